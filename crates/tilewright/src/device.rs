@@ -21,15 +21,45 @@ use crate::stored::StoredConstants;
 pub use runtime::{Buffer, DeviceInfo, LoadedKernel, TensorLayout, TensorTile};
 
 /// The kernels of `gpu-kernels`, as this program has embedded them.
+///
+/// ```
+/// # use tilewright::device::{KERNELS, missing_ptx};
+/// // A `runtime::Device` that has them besides those of other crates: `runtime::Device::cuda(0, &[&KERNELS, &MINE])`.
+/// assert_eq!(KERNELS.crate_name(), "gpu_kernels");
+/// assert_eq!(KERNELS.missing(), missing_ptx());
+/// ```
 pub static KERNELS: KernelSet = runtime::kernel_set!("gpu_kernels");
 
 /// Why this program has no PTX, if it has none.
+///
+/// ```
+/// # use tilewright::{Device, device::missing_ptx};
+/// // A build without PTX opens no GPU.
+/// if let Some(why) = missing_ptx() {
+///     println!("{why}");
+///     assert!(Device::cuda(0).is_err());
+/// }
+/// ```
 pub fn missing_ptx() -> Option<&'static str> {
     KERNELS.missing()
 }
 
 /// A [`runtime::Device`] that has the kernels of this library: a GPU, or the CPU executor. A handle: clones are of the same
 /// device.
+///
+/// ```
+/// # use ndarray::{Array2, array};
+/// # use tilewright::{Device, Precision};
+/// let (device, _why_no_gpu) = Device::open()?;
+/// let (a, mut c) = (array![[1.0, 2.0], [3.0, 4.0]], Array2::zeros((2, 2)));
+/// for _ in 0..3 {
+///     tilewright::gemm(&device, Precision::Fp32, 1.0, a.view(), a.view(), 0.0, c.view_mut())?;
+/// }
+/// assert_eq!(c, array![[7.0, 10.0], [15.0, 22.0]]);
+/// // The plan was made once, and all handles of the device have it.
+/// assert_eq!(device.clone().plans_made(), 1);
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 ///
 /// # What a device keeps
 ///
@@ -90,6 +120,17 @@ impl Device {
     /// The first CUDA GPU. Where there is none to use, the CPU executor with bounds checks, and the reason: no driver, no
     /// device, or no PTX in this build.
     ///
+    /// ```
+    /// # use tilewright::Device;
+    /// let (device, why_no_gpu) = Device::open()?;
+    /// println!("{}", device.name());
+    /// if let Some(reason) = &why_no_gpu {
+    ///     println!("no GPU: {reason}");
+    /// }
+    /// assert_eq!(device.is_cpu(), why_no_gpu.is_some());
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`runtime::Device::open`].
     pub fn open() -> Result<(Self, Option<Error>), Error> {
@@ -99,6 +140,15 @@ impl Device {
 
     /// The CUDA GPU of this number, counted from 0.
     ///
+    /// ```
+    /// # use tilewright::{Device, Error};
+    /// // The first GPU, or a message why not.
+    /// match Device::cuda(0) {
+    ///     Ok(gpu) => assert!(!gpu.is_cpu()),
+    ///     Err(reason) => println!("{reason}"),
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`runtime::Device::cuda`].
     pub fn cuda(ordinal: usize) -> Result<Self, Error> {
@@ -106,6 +156,18 @@ impl Device {
     }
 
     /// The same with kernels of other crates besides.
+    ///
+    /// ```
+    /// # use tilewright::{Device, Error};
+    /// # use runtime::KernelSet;
+    /// fn open(mine: &'static KernelSet) -> Result<Device, Error> {
+    ///     // Products of this library, and the kernels of one's own crate, on one GPU.
+    ///     Device::cuda_with(0, &[mine])
+    /// }
+    /// # if let Ok(gpu) = open(&tilewright::device::KERNELS) {
+    /// #     assert!(!gpu.is_cpu());
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Those of [`runtime::Device::cuda`].
@@ -116,6 +178,15 @@ impl Device {
     /// The CUDA GPU of this number, with the PTX for one architecture and no other: see
     /// [`runtime::Device::cuda_with_arch`].
     ///
+    /// ```
+    /// # use tilewright::{Device, Error};
+    /// // The PTX for compute capability 8.0, also on a newer GPU: to see whether it runs there.
+    /// match Device::cuda_with_arch(0, "sm_80") {
+    ///     Ok(gpu) => assert!(!gpu.is_cpu()),
+    ///     Err(reason) => println!("{reason}"),
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`runtime::Device::cuda_with_arch`].
     pub fn cuda_with_arch(ordinal: usize, arch: &str) -> Result<Self, Error> {
@@ -123,6 +194,14 @@ impl Device {
     }
 
     /// The CUDA GPU of this number, with PTX from a file instead of the embedded one, loaded at once.
+    ///
+    /// ```
+    /// # use tilewright::{Device, Error};
+    /// # use std::path::Path;
+    /// // SAFETY: there is no such file.
+    /// let opened = unsafe { Device::cuda_with_ptx(0, Path::new("no-such-file.ptx")) };
+    /// assert!(opened.unwrap_err().to_string().contains("no-such-file.ptx"));
+    /// ```
     ///
     /// # Errors
     /// Those of [`KernelSet::from_file`] and [`runtime::Device::cuda`].
@@ -137,6 +216,26 @@ impl Device {
 
     /// Runs a kernel: see [`runtime::Device::launch`].
     ///
+    /// ```standalone_crate
+    /// # use cuda_std::executor::Checks;
+    /// # use tilewright::Device;
+    /// # use cuda_std::prelude::*;
+    /// /// `y = 2·y`, one thread for each element.
+    /// #[kernel(block = 128, grid = y.len().div_ceil(128).max(1) as u32)]
+    /// fn doubles(y: DisjointSlice<'_, f32>) {
+    ///     if let Some(y) = y.own() {
+    ///         y.set(2.0 * y.get());
+    ///     }
+    /// }
+    /// let device = Device::cpu(Checks::Full);
+    /// let mut y = device.upload(&[1.5f32; 200])?;
+    /// device.launch(doubles { y: y.view_disjoint() })?;
+    /// let mut doubled = [0.0; 200];
+    /// y.copy_to(&mut doubled)?;
+    /// assert_eq!(doubled, [3.0; 200]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`runtime::Device::launch`], as errors of this library.
     pub fn launch<K: Grid>(&self, kernel: K) -> Result<(), Error> {
@@ -144,17 +243,50 @@ impl Device {
     }
 
     /// The CPU executor.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use tilewright::Device;
+    /// // For tests: with all checks of the executor.
+    /// let device = Device::cpu(Checks::Full);
+    /// assert!(device.is_cpu());
+    /// ```
     pub fn cpu(checks: Checks) -> Self {
         runtime::Device::cpu(checks).into()
     }
 
     /// The CPU executor, as this one is.
+    ///
+    /// ```
+    /// # use cuda_std::{ComputeCapability, Limits, executor::{Checks, Executor}};
+    /// # use tilewright::Device;
+    /// // The executor with the limits of an RTX 4090: kernels that do not fit there are not chosen.
+    /// let limits = Limits::of(ComputeCapability::new(8, 9)).unwrap();
+    /// let device = Device::with_executor(Executor::new(Checks::Bounds).with_limits(limits));
+    /// assert_eq!(device.limits().shared_bytes, 99 << 10);
+    /// ```
     pub fn with_executor(executor: Executor) -> Self {
         runtime::Device::with_executor(executor).into()
     }
 
     /// A handle of the same GPU by which everything runs on another library's stream: see [`runtime::Device::on_stream`]. It
     /// shares the plans, and keeps memory of its own, also if there is another handle of that stream that is no clone of it.
+    ///
+    /// ```
+    /// # use tilewright::{Device, Error};
+    /// # use std::ffi::c_void;
+    /// /// A product behind what another library has queued on its stream, and before what it queues afterwards.
+    /// ///
+    /// /// # Safety
+    /// /// The stream is one of this GPU, and not captured.
+    /// unsafe fn on_their_stream(device: &Device, stream: *mut c_void) -> Result<Device, Error> {
+    ///     // SAFETY: the caller's promise.
+    ///     unsafe { device.on_stream(stream) }
+    /// }
+    /// # let executor = Device::cpu(cuda_std::executor::Checks::Bounds);
+    /// # // SAFETY: the executor has no streams of other libraries.
+    /// # assert!(unsafe { on_their_stream(&executor, std::ptr::null_mut()) }.is_err());
+    /// ```
     ///
     /// # Errors
     /// Those of [`runtime::Device::on_stream`].
@@ -172,6 +304,18 @@ impl Device {
 
     /// Allocates memory: see [`runtime::Device::allocate`]. If there is too little free, what is kept is freed first.
     ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use tilewright::Device;
+    /// let device = Device::cpu(Checks::Full);
+    /// let mut buffer = device.allocate::<f32>(3)?; // its elements have no values yet
+    /// buffer.copy_from(&[1.0, 2.0, 3.0])?;
+    /// let mut back = [0.0; 3];
+    /// buffer.copy_to(&mut back)?;
+    /// assert_eq!(back, [1.0, 2.0, 3.0]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`runtime::Device::allocate`].
     #[track_caller]
@@ -184,6 +328,17 @@ impl Device {
 
     /// Allocates memory for a copy of `data`, and copies it there, as [`Device::allocate`] does.
     ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use tilewright::Device;
+    /// let device = Device::cpu(Checks::Full);
+    /// let buffer = device.upload(&[3u32, 4, 5])?;
+    /// let mut back = [0; 3];
+    /// buffer.copy_to(&mut back)?;
+    /// assert_eq!(back, [3, 4, 5]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`runtime::Device::upload`].
     #[track_caller]
@@ -194,12 +349,37 @@ impl Device {
     }
 
     /// The memory that is kept for handles of this one's stream, and not in use now.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use tilewright::Device;
+    /// # use ndarray::Array2;
+    /// let device = Device::cpu(Checks::Bounds);
+    /// assert_eq!(device.kept_memory().0, 0);
+    /// let (a, mut c) = (Array2::ones((4, 4)), Array2::zeros((4, 4)));
+    /// tilewright::gemm(&device, tilewright::Precision::Fp32, 1.0, a.view(), a.view(), 0.0, c.view_mut())?;
+    /// // The buffers of the three matrices, for the next call.
+    /// assert!(device.kept_memory().0 >= 3 * 64);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn kept_memory(&self) -> Bytes {
         Bytes(self.memory().bytes() as u128)
     }
 
     /// Frees the memory that is kept for handles of this one's stream, and for those of the device's own. Waits for what was
     /// queued there. What calls on other threads are using stays theirs, and is kept afterwards.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use tilewright::Device;
+    /// # use ndarray::Array2;
+    /// let device = Device::cpu(Checks::Bounds);
+    /// let (a, mut c) = (Array2::ones((4, 4)), Array2::zeros((4, 4)));
+    /// tilewright::gemm(&device, tilewright::Precision::Fp32, 1.0, a.view(), a.view(), 0.0, c.view_mut())?;
+    /// device.free_kept_memory();
+    /// assert_eq!(device.kept_memory().0, 0);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn free_kept_memory(&self) {
         self.free_kept();
     }
@@ -239,11 +419,30 @@ impl Device {
 
     /// The [constants](crate::plan::Constants) that were stored for this GPU when it was opened, by which plans go unless their
     /// [options](crate::plan::Options::constants) say otherwise. None of the CPU executor.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use tilewright::Device;
+    /// # use tilewright::plan::StoredConstants;
+    /// let device = Device::cpu(Checks::Bounds);
+    /// // Those that `tilewright tune` has stored for a GPU; of the executor there are none, and plans go by those that are built in.
+    /// assert!(matches!(device.stored_constants(), StoredConstants::None));
+    /// ```
     pub fn stored_constants(&self) -> &StoredConstants {
         &self.shared.constants
     }
 
     /// What constants hold for that are measured on this GPU; none on the CPU executor.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use tilewright::Device;
+    /// assert!(Device::cpu(Checks::Bounds).measured_on().is_none());
+    /// if let Ok(gpu) = Device::cuda(0) {
+    ///     let here = gpu.measured_on().unwrap();
+    ///     println!("{} with {} multiprocessors", here.gpu, here.multiprocessors);
+    /// }
+    /// ```
     pub fn measured_on(&self) -> Option<MeasuredOn> {
         measured_on(&self.runtime)
     }
@@ -268,6 +467,22 @@ fn measured_on(device: &runtime::Device) -> Option<MeasuredOn> {
 }
 
 /// Which device a user asks for: `auto`, `cpu`, `cuda` or `cuda:N`.
+///
+/// ```
+/// # use cuda_std::executor::Checks;
+/// # use tilewright::{Device, Error, device::DeviceChoice};
+/// fn open(choice: DeviceChoice) -> Result<Device, Error> {
+///     match choice {
+///         DeviceChoice::Auto => Ok(Device::open()?.0),
+///         DeviceChoice::Cpu => Ok(Device::cpu(Checks::Bounds)),
+///         DeviceChoice::Cuda(ordinal) => Device::cuda(ordinal),
+///     }
+/// }
+/// assert!(open("cpu".parse().unwrap())?.is_cpu());
+/// assert_eq!("cuda:2".parse(), Ok(DeviceChoice::Cuda(2)));
+/// assert!("gpu".parse::<DeviceChoice>().is_err());
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
     /// [`Device::open`].

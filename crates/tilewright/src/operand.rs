@@ -24,6 +24,19 @@ use crate::placement::Placement;
 
 /// A matrix in a device's memory, with its strides; or a batch of them, of one shape and layout, each the same distance
 /// from the one before.
+///
+/// ```
+/// # use cuda_std::executor::Checks;
+/// # use ndarray::{Array2, array};
+/// # use tilewright::{Device, DeviceMatrix, Error};
+/// # let device = Device::cpu(Checks::Bounds);
+/// let x = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
+/// let matrix = DeviceMatrix::upload(&device, x.view())?;
+/// let mut back = Array2::zeros((2, 3));
+/// matrix.download(back.view_mut())?;
+/// assert_eq!(back, x);
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct DeviceMatrix {
     buffer: Buffer<f32>,
@@ -40,6 +53,20 @@ pub struct DeviceMatrix {
 
 impl DeviceMatrix {
     /// Copies a matrix to the device.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let x = array![[1.0, 2.0], [3.0, 4.0]];
+    /// let (as_it_is, transposed) = (DeviceMatrix::upload(&device, x.view())?, DeviceMatrix::upload(&device, x.t())?);
+    /// let [mut one, mut other] = [[0.0; 4]; 2];
+    /// as_it_is.buffer().copy_to(&mut one)?;
+    /// transposed.buffer().copy_to(&mut other)?;
+    /// assert_eq!(one, other, "the same memory, with other strides");
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`DeviceError::Driver`](runtime::Error::Driver) where the GPU has too little free memory, or an earlier kernel has failed.
@@ -68,6 +95,20 @@ impl DeviceMatrix {
 
     /// Allocates a matrix on the device, in the layout in which `like` would be uploaded. Its elements are NaN, so that
     /// one that no kernel writes does not look like a result.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let like = Array2::<f32>::zeros((2, 3));
+    /// let c = DeviceMatrix::unwritten(&device, like.view())?;
+    /// assert_eq!((c.rows(), c.cols()), (2, 3));
+    /// let mut elements = [0.0; 6];
+    /// c.buffer().copy_to(&mut elements)?;
+    /// assert!(elements.iter().all(|element| element.is_nan()));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`DeviceMatrix::upload`].
@@ -102,6 +143,23 @@ impl DeviceMatrix {
 
     /// A matrix in a buffer, with the strides of rows and of columns in elements.
     ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// // A column-major matrix of 2×3 in memory that a kernel of one's own has written.
+    /// let buffer = device.upload(&[1.0, 4.0, 2.0, 5.0, 3.0, 6.0])?;
+    /// let matrix = DeviceMatrix::new(buffer, 2, 3, [1, 2])?;
+    /// let mut back = Array2::zeros((2, 3));
+    /// matrix.download(back.view_mut())?;
+    /// assert_eq!(back, array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+    ///
+    /// let too_small = DeviceMatrix::new(device.upload(&[0.0; 5])?, 2, 3, [1, 2]);
+    /// assert!(matches!(too_small, Err(Error::OutsideBuffer { len: 5, .. })));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OutsideBuffer`] if an element is not in the buffer.
     pub fn new(buffer: Buffer<f32>, rows: usize, cols: usize, strides: [usize; 2]) -> Result<Self, Error> {
@@ -109,6 +167,18 @@ impl DeviceMatrix {
     }
 
     /// A batch of `count` matrices in a buffer, each beginning `batch_stride` elements after the one before. There may be none.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// // Three row-major matrices of 2×2, one behind the other.
+    /// let buffer = device.upload(&[0.0; 12])?;
+    /// let batch = DeviceMatrix::new_batch(buffer, [2, 2], [2, 1], 3, 4)?;
+    /// assert_eq!(batch.count(), 3);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::OutsideBuffer`] if an element is not in the buffer.
@@ -125,6 +195,19 @@ impl DeviceMatrix {
     /// A batch of `count` matrices like this one, each beginning `stride` elements after the one before. With a stride of 0
     /// they are all the same one, which is fine for operands.
     ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// // The same matrix as the operand of eight products.
+    /// let a = DeviceMatrix::upload(&device, array![[1.0, 2.0], [3.0, 4.0]].view())?.into_batch(8, 0)?;
+    /// assert_eq!((a.count(), a.buffer().len()), (8, 4));
+    /// // Two rows of it as two matrices: the last one would end behind the buffer.
+    /// assert!(a.into_batch(2, 2).is_err());
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OutsideBuffer`] if an element is not in the buffer.
     pub fn into_batch(self, count: usize, stride: usize) -> Result<Self, Error> {
@@ -132,6 +215,19 @@ impl DeviceMatrix {
     }
 
     /// The same matrices, `distance` elements further on in the buffer.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// // The second of two matrices of 2×2 in a buffer.
+    /// let all = DeviceMatrix::new(device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])?, 2, 2, [2, 1])?;
+    /// let (second, mut back) = (all.moved_by(4)?, Array2::zeros((2, 2)));
+    /// second.download(back.view_mut())?;
+    /// assert_eq!(back, array![[5.0, 6.0], [7.0, 8.0]]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::OutsideBuffer`] if an element is not in the buffer.
@@ -158,6 +254,19 @@ impl DeviceMatrix {
 
     /// Makes every element NaN, also those in gaps between rows.
     ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let mut c = DeviceMatrix::upload(&device, array![[1.0, 2.0]].view())?;
+    /// c.clear()?; // before the next run, so that an element that it does not write is seen
+    /// let mut elements = [0.0; 2];
+    /// c.buffer().copy_to(&mut elements)?;
+    /// assert!(elements.iter().all(|element| element.is_nan()));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`DeviceError::Driver`](runtime::Error::Driver) if an earlier kernel has failed.
     pub fn clear(&mut self) -> Result<(), Error> {
@@ -167,6 +276,20 @@ impl DeviceMatrix {
     /// The first `rows` rows and `cols` columns. The rest stays in memory, as gaps: this is how a matrix with a leading
     /// dimension larger than its rows comes about.
     ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// // 2×2 of a matrix whose rows are three elements apart.
+    /// let all = DeviceMatrix::upload(&device, array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]].view())?;
+    /// let (left, mut back) = (all.narrowed(2, 2), Array2::zeros((2, 2)));
+    /// left.download(back.view_mut())?;
+    /// assert_eq!(back, array![[1.0, 2.0], [4.0, 5.0]]);
+    /// assert_eq!(left.placement().row_stride, 3);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// If the matrix has fewer rows or columns.
     pub fn narrowed(self, rows: usize, cols: usize) -> Self {
@@ -175,26 +298,83 @@ impl DeviceMatrix {
     }
 
     /// The transpose: the same memory, with the strides exchanged.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let x = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
+    /// let (turned, mut back) = (DeviceMatrix::upload(&device, x.view())?.transposed(), Array2::zeros((3, 2)));
+    /// turned.download(back.view_mut())?;
+    /// assert_eq!(back, x.t());
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn transposed(self) -> Self {
         Self { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
     }
 
     /// The number of rows.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let matrix = DeviceMatrix::unwritten(&device, Array2::zeros((2, 5)).view())?;
+    /// assert_eq!(matrix.rows(), 2);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// The number of columns.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let matrix = DeviceMatrix::unwritten(&device, Array2::zeros((2, 5)).view())?;
+    /// assert_eq!((matrix.cols(), matrix.transposed().cols()), (5, 2));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn cols(&self) -> usize {
         self.cols
     }
 
     /// Whether the matrix lies differently on the device than in the view that it came from.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// # use ndarray::s;
+    /// let x = Array2::zeros((4, 6));
+    /// let is_packed = |view| Ok::<_, Error>(DeviceMatrix::upload(&device, view)?.is_packed());
+    /// assert!(!is_packed(x.view())? && !is_packed(x.t())?);
+    /// assert!(is_packed(x.slice(s![.., ..;2]))?, "every other column");
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn is_packed(&self) -> bool {
         self.packed
     }
 
     /// The memory, in the order in which it lies there, gaps included.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0], [3.0, 4.0]].view())?.narrowed(2, 1);
+    /// let mut elements = [0.0; 4];
+    /// matrix.buffer().copy_to(&mut elements)?;
+    /// assert_eq!(elements, [1.0, 2.0, 3.0, 4.0], "the gaps, too");
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn buffer(&self) -> &Buffer<f32> {
         &self.buffer
     }
@@ -205,16 +385,50 @@ impl DeviceMatrix {
     }
 
     /// The memory, to be written.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let mut matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0]].view())?;
+    /// matrix.buffer_mut().copy_from(&[7.0, 8.0])?; // new numbers in the same place
+    /// let mut back = Array2::zeros((1, 2));
+    /// matrix.download(back.view_mut())?;
+    /// assert_eq!(back, array![[7.0, 8.0]]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn buffer_mut(&mut self) -> &mut Buffer<f32> {
         &mut self.buffer
     }
 
     /// The number of matrices in the batch: 1 for one alone.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0]].view())?;
+    /// assert_eq!(matrix.count(), 1);
+    /// assert_eq!(matrix.into_batch(5, 0)?.count(), 5);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn count(&self) -> usize {
         self.count
     }
 
     /// Where the elements lie, with values for those strides that mean nothing.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let matrix = DeviceMatrix::upload(&device, Array2::zeros((3, 4)).t())?;
+    /// assert_eq!((matrix.placement().row_stride, matrix.placement().col_stride), (1, 4), "column-major");
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn placement(&self) -> Placement {
         // What has no elements may have any offset, and is taken to be at the end.
         let alignment = Placement::alignment_of(self.buffer.view().as_ptr().addr() + self.first(0) * size_of::<f32>());
@@ -223,6 +437,17 @@ impl DeviceMatrix {
     }
 
     /// The first matrix as kernels read it.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let matrix = DeviceMatrix::upload(&device, Array2::zeros((3, 4)).view())?;
+    /// let argument = matrix.matrix()?; // of a kernel of one's own
+    /// assert_eq!((argument.rows(), argument.cols(), argument.row_stride()), (3, 4, 4));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Shape`] for more than 2³¹ − 1 rows or columns.
@@ -237,6 +462,19 @@ impl DeviceMatrix {
 
     /// The first matrix as kernels write it.
     ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let mut c = DeviceMatrix::unwritten(&device, Array2::zeros((3, 4)).view())?;
+    /// assert_eq!(c.matrix_mut()?.rows(), 3);
+    /// // One row for all three: nobody can write that.
+    /// let mut repeated = DeviceMatrix::new(device.upload(&[0.0; 4])?, 3, 4, [0, 1])?;
+    /// assert!(matches!(repeated.matrix_mut(), Err(Error::Shape(_))));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Shape`] for more than 2³¹ − 1 rows or columns, or if elements share a place in memory.
     pub fn matrix_mut(&mut self) -> Result<MatrixMut<'_>, Error> {
@@ -250,6 +488,16 @@ impl DeviceMatrix {
 
     /// All matrices as kernels read them.
     ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let a = DeviceMatrix::new_batch(device.upload(&[0.0; 12])?, [2, 2], [2, 1], 3, 4)?;
+    /// assert_eq!((a.batch()?.count(), a.batch()?.stride()), (3, 4));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`DeviceMatrix::matrix`], and [`Error::Shape`] for more than 2³¹ − 1 matrices.
     pub fn batch(&self) -> Result<MatrixBatch<'_>, Error> {
@@ -257,6 +505,17 @@ impl DeviceMatrix {
     }
 
     /// The transposes of all matrices as kernels read them.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let a = DeviceMatrix::new_batch(device.upload(&[0.0; 12])?, [2, 3], [3, 1], 2, 6)?;
+    /// let first = a.transposed_batch()?.first();
+    /// assert_eq!((first.rows(), first.cols()), (3, 2));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`DeviceMatrix::batch`].
@@ -269,6 +528,19 @@ impl DeviceMatrix {
     }
 
     /// All matrices as kernels write them, or their transposes.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let mut c = DeviceMatrix::new_batch(device.upload(&[0.0; 12])?, [2, 2], [2, 1], 3, 4)?;
+    /// assert_eq!(c.batch_mut(false)?.count(), 3);
+    /// // Matrices that share their last elements with the next one cannot be written.
+    /// let mut shared = DeviceMatrix::new_batch(device.upload(&[0.0; 12])?, [2, 2], [2, 1], 3, 3)?;
+    /// assert!(matches!(shared.batch_mut(false), Err(Error::Shape(_))));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`DeviceMatrix::matrix_mut`], and [`Error::Shape`] for more than 2³¹ − 1 matrices, or if elements of some
@@ -289,6 +561,18 @@ impl DeviceMatrix {
 
     /// Copies the first matrix back into a view of the shape that it came from, after everything launched so far.
     ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0], [3.0, 4.0]].view())?;
+    /// let mut turned = Array2::zeros((2, 2)).reversed_axes(); // into a view of whatever strides
+    /// matrix.download(turned.view_mut())?;
+    /// assert_eq!(turned, array![[1.0, 2.0], [3.0, 4.0]]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`DeviceError::Driver`](runtime::Error::Driver) if a kernel has failed.
     ///
@@ -299,6 +583,18 @@ impl DeviceMatrix {
     }
 
     /// Copies the first matrices back, one into each view, after everything launched so far.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::{Array2, array};
+    /// # use tilewright::{Device, DeviceMatrix, Error};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// let batch = DeviceMatrix::new_batch(device.upload(&[1.0, 2.0, 3.0, 4.0])?, [1, 2], [2, 1], 2, 2)?;
+    /// let (mut first, mut second) = (Array2::zeros((1, 2)), Array2::zeros((1, 2)));
+    /// batch.download_all(&mut [first.view_mut(), second.view_mut()])?;
+    /// assert_eq!((first, second), (array![[1.0, 2.0]], array![[3.0, 4.0]]));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`DeviceError::Driver`](runtime::Error::Driver) if a kernel has failed.

@@ -13,6 +13,22 @@ impl Device {
     /// A tensor map of a batch of matrices whose rows, or columns, have their elements side by side. See
     /// [`Device::tensor_map`](runtime::Device::tensor_map).
     ///
+    /// ```
+    /// # use cuda_driver::{TensorElement, TensorSwizzle};
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::Array2;
+    /// # use tilewright::{Device, DeviceMatrix, Order, device::TensorTile};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// // Tiles of 8 lines of 32 elements.
+    /// let tile = TensorTile { element: TensorElement::Fp32, length: 32, lines: 8, swizzle: TensorSwizzle::None };
+    /// let a = DeviceMatrix::upload(&device, Array2::zeros((64, 96)).view())?;
+    /// let map = device.tensor_map_of_batch(&a.batch()?, Order::RowMajor, &tile)?; // an argument of a kernel
+    /// assert_eq!(map.layout().extents, [96, 64, 1]);
+    /// // Its columns do not have their elements side by side.
+    /// assert!(device.tensor_map_of_batch(&a.batch()?, Order::ColumnMajor, &tile).is_err());
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As there; also [`DeviceError::Driver`](runtime::Error::Driver) if those elements do not lie side by side, or if the tiles' are not of 4 bytes.
     pub fn tensor_map_of_batch<'a>(
@@ -51,6 +67,21 @@ impl Device {
 impl Device {
     /// A tensor map by which a kernel stores tiles of matrices whose rows have their elements side by side, beside the view of
     /// them that it has. Otherwise as [`Device::tensor_map_of_batch`].
+    ///
+    /// ```
+    /// # use cuda_driver::{TensorElement, TensorSwizzle};
+    /// # use cuda_std::executor::Checks;
+    /// # use ndarray::Array2;
+    /// # use tilewright::{Device, DeviceMatrix, Order, device::TensorTile};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// // Tiles of 8 lines of 32 elements.
+    /// let tile = TensorTile { element: TensorElement::Fp32, length: 32, lines: 8, swizzle: TensorSwizzle::None };
+    /// let mut c = DeviceMatrix::unwritten(&device, Array2::zeros((64, 96)).view())?;
+    /// let results = c.batch_mut(false)?;
+    /// let map = device.tensor_map_of_results(&results, &tile)?; // beside `results`, as arguments of one kernel
+    /// assert_eq!(map.layout().tile, [32, 8, 1]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As there.

@@ -16,7 +16,6 @@ use std::boxed::Box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
-use super::Launch;
 use super::barriers::{Wait, wait_for};
 use super::context::{Context, LANES, State, current};
 use super::costs::CostKind;
@@ -26,6 +25,7 @@ use super::known::Known;
 use super::remote::Shadow;
 use super::steps::{StepBarrier, StepKind};
 use super::turns::{self, Turn, Turns};
+use super::workers::Launch;
 use crate::Dim3;
 
 /// How the blocks of a grid are divided into clusters. Without any, each block is one of its own.

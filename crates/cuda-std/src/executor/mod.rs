@@ -132,10 +132,10 @@ mod turns;
 mod unwritten;
 mod values;
 mod watchdog;
+mod workers;
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
-use std::boxed::Box;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
@@ -177,16 +177,15 @@ pub use unwritten::{UnwrittenElements, UnwrittenMemory};
 pub use values::{FirstUnusual, Unusual, ValueTrace};
 pub(crate) use values::{is_tracing, trace_atomic, trace_in, trace_out, trace_sum};
 
-use block::Block;
-use cluster::{Clusters, Stage, Team};
-use context::{Context, Memory};
+use cluster::{Clusters, Team};
+use context::Memory;
 use global_memory::GlobalMemory;
-use prints::Prints;
 use shared_memory::SharedMemory;
 use stacks::Stacks;
 use turns::Turns;
 use unwritten::Allocations;
 use watchdog::Watchdog;
+use workers::{Launch, Leaves, MemoryState, Worker};
 
 use gpu_facts::{KernelFacts, Limits};
 
@@ -585,7 +584,8 @@ impl Executor {
         }
         let mut launch = Launch::new(declared.name, grid, self.seed);
         launch.clusters = Clusters::new(grid, facts.cluster);
-        launch.watchdog = self.thread_limit.and_then(|limit| Watchdog::new(K::NAME, grid, facts.block.into(), limit));
+        launch.watchdog =
+            self.thread_limit.and_then(|limit| Watchdog::new(declared.name, grid, facts.block.into(), limit));
         launch.number = self.trace.as_ref().map_or(0, |trace| trace.begin());
         if self.checks == Checks::Full {
             launch.global = Some(GlobalMemory::new(&self.allocations, |visit| kernel.visit_views(visit)));
@@ -671,210 +671,5 @@ impl Executor {
         let bytes = Stacks::reserved_bytes(self.stack_bytes);
         let stacks = Stacks::new(self.stack_bytes).map_err(|source| LaunchError::Stacks { bytes, source })?;
         Ok(Memory { stacks, shared: SharedMemory::new() })
-    }
-}
-
-/// Ends the last turn of a worker, also if it panics.
-struct Leaves<'a> {
-    turns: &'a Turns,
-    worker: usize,
-    launch: &'a Launch,
-}
-
-impl Drop for Leaves<'_> {
-    fn drop(&mut self) {
-        self.turns.leave(self.worker, self.launch.has_failed());
-    }
-}
-
-/// With whom a worker takes turns, and for which rank of which clusters it works, by whom these are run together.
-#[derive(Clone, Copy, Default)]
-struct Worker<'a> {
-    turns: Option<(&'a Turns, usize)>,
-    team: Option<(&'a Team<'a>, usize)>,
-}
-
-/// What a launch has left of a worker's memory.
-#[derive(PartialEq, Eq)]
-enum MemoryState {
-    Reusable,
-    /// A stack overflowed: canaries may be lost, and what the thread was changing may be half changed.
-    Damaged,
-}
-
-/// What the workers of a launch share.
-struct Launch {
-    kernel: &'static str,
-    /// What may ask it to end.
-    stop: Option<Stop>,
-    grid: Dim3,
-    /// How its blocks are divided into clusters.
-    clusters: Clusters,
-    /// The number of blocks. It fits: the extents have 31, 16 and 16 bits.
-    total: u64,
-    /// How many blocks a worker takes at a time.
-    portion: u64,
-    /// The first block, in linear order, that no worker has taken; the first cluster, if there are any.
-    next: AtomicU64,
-    /// The first block that is known to fail.
-    first_failed: AtomicU64,
-    failure: Mutex<Option<(u64, LaunchError)>>,
-    /// The first block, in linear order, that has read global memory without values.
-    read_without_values: Mutex<Option<(u64, Box<Fault>)>>,
-    /// What the race detector knows of global memory, if races are looked for.
-    global: Option<GlobalMemory>,
-    /// Its number among those whose values are traced.
-    number: u64,
-    /// Whether what some of its blocks do is recorded.
-    is_recorded: bool,
-    /// Decides the order of blocks that can wait for one another.
-    seed: u64,
-    /// What its blocks have printed.
-    prints: Prints,
-    /// What ends the process if a thread never stops.
-    watchdog: Option<Watchdog>,
-}
-
-impl Launch {
-    fn new(kernel: &'static str, grid: Dim3, seed: u64) -> Self {
-        let total = u64::from(grid.x) * u64::from(grid.y) * u64::from(grid.z);
-        // Many portions for each worker, so that all finish together, but not one access to a shared counter per block.
-        let portion = (total / (64 * rayon::current_num_threads() as u64)).clamp(1, 256);
-        Self {
-            kernel,
-            stop: Stop::listened_to(),
-            grid,
-            clusters: Clusters::new(grid, None),
-            total,
-            portion,
-            next: AtomicU64::new(0),
-            first_failed: AtomicU64::new(u64::MAX),
-            failure: Mutex::new(None),
-            read_without_values: Mutex::new(None),
-            global: None,
-            number: 0,
-            is_recorded: false,
-            seed,
-            prints: Prints::default(),
-            watchdog: None,
-        }
-    }
-
-    /// Runs blocks until none is left. Blocks are taken in order, and one that comes before a block known to fail is run
-    /// nevertheless; so the failure that is left in the end does not depend on how the work was shared.
-    ///
-    /// # Safety
-    /// As for [`Executor::launch`], and the kernel's [`Kernel::check`] has succeeded.
-    unsafe fn work(
-        &self,
-        kernel: &dyn ErasedKernel,
-        executor: &Executor,
-        memory: &Memory,
-        place: Worker<'_>,
-    ) -> MemoryState {
-        let Worker { turns, team } = place;
-        let visit_views = |visit: &mut dyn FnMut(crate::View<'_>)| kernel.visit_views(visit);
-        let mut context = Context::new(executor, &kernel.facts(), self, memory, &visit_views, place);
-        context.trace = executor.trace.as_deref().map(|trace| (trace, self.number));
-        let _entered = context.enter();
-        // SAFETY: the caller's promise; the context is entered, and dropped after the block.
-        let mut block = unsafe { Block::new(&context, kernel) };
-        // Dropped before what it has others find.
-        let _joined = team.map(|(team, rank)| team.join(rank, &context));
-        loop {
-            // Blocks of clusters are counted in the order of these, and of their ranks.
-            let first = match team {
-                None => self.next.fetch_add(self.portion, Ordering::Relaxed),
-                Some((team, rank)) => match team.next(rank, self) {
-                    Some(cluster) => cluster * self.clusters.blocks() + rank as u64,
-                    None => return MemoryState::Reusable,
-                },
-            };
-            for index in first..self.total.min(first.saturating_add(self.portion)) {
-                // Where blocks wait for one another, one that fails ends all of them.
-                let is_over = match team {
-                    None => index > self.first_failed.load(Ordering::Relaxed) || turns.is_some() && self.has_failed(),
-                    // Clusters are begun by all of their blocks, or not at all.
-                    Some((team, _)) => !team.is_alone() && self.has_failed(),
-                };
-                if is_over {
-                    return MemoryState::Reusable;
-                }
-                if self.stop.as_ref().is_some_and(Stop::is_asked) {
-                    self.fail(index, LaunchError::Stopped { kernel: self.kernel });
-                    return MemoryState::Reusable;
-                }
-                let number = match team {
-                    None => index,
-                    Some((team, rank)) => {
-                        team.set_stage(rank, Stage::Running);
-                        self.clusters.block(index / self.clusters.blocks(), rank)
-                    }
-                };
-                context.print_order.set(match (turns, team) {
-                    (None, _) => Some(index),
-                    (Some(_), Some((team, rank))) if team.is_alone() => Some(index - rank as u64),
-                    (Some(_), _) => None,
-                });
-                let result = block.run(number, self.seed);
-                self.prints.take(&context.block_prints);
-                if let Some(fault) = context.read_without_values.take() {
-                    keep_first(&self.read_without_values, index, fault);
-                }
-                if block.is_abandoned() {
-                    return MemoryState::Reusable;
-                }
-                if let Err(fault) = result {
-                    self.fail(index, LaunchError::Fault(fault));
-                    return if block.is_damaged() { MemoryState::Damaged } else { MemoryState::Reusable };
-                }
-                if let Some((team, rank)) = team {
-                    team.set_stage(rank, Stage::Ended);
-                }
-            }
-            if first >= self.total {
-                return MemoryState::Reusable;
-            }
-        }
-    }
-
-    /// The next cluster, unless there is none, or one before it has failed.
-    fn next_cluster(&self) -> Option<u64> {
-        let (cluster, blocks) = (self.next.fetch_add(1, Ordering::Relaxed), self.clusters.blocks());
-        let is_wanted = cluster * blocks < self.total && cluster * blocks <= self.first_failed.load(Ordering::Relaxed);
-        is_wanted.then_some(cluster)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.first_failed.load(Ordering::Relaxed) != u64::MAX
-    }
-
-    fn fail(&self, index: u64, error: LaunchError) {
-        self.first_failed.fetch_min(index, Ordering::Relaxed);
-        keep_first(&self.failure, index, error);
-    }
-
-    fn result(self) -> Result<(), LaunchError> {
-        let failure = self.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let read = self.read_without_values.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match (failure, read) {
-            (None, None) => Ok(()),
-            (None, Some((_, read))) => Err(LaunchError::Fault(read)),
-            // What a block does after it has read anything at all is not its first fault, unless somebody wrote there meanwhile.
-            (Some((block, LaunchError::Fault(fault))), Some((reader, read)))
-                if reader <= block && !fault.kind.is_race() =>
-            {
-                Err(LaunchError::Fault(read))
-            }
-            (Some((_, error)), _) => Err(error),
-        }
-    }
-}
-
-/// Keeps what has come of the first block in linear order of which something has.
-fn keep_first<T>(kept: &Mutex<Option<(u64, T)>>, block: u64, new: T) {
-    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-    if kept.as_ref().is_none_or(|(known, _)| block < *known) {
-        *kept = Some((block, new));
     }
 }

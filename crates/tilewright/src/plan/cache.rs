@@ -146,6 +146,21 @@ impl Device {
     /// kernels make use of; and options if they ask for the same. To find a plan that is there takes a small fraction of a
     /// microsecond, and allocates nothing.
     ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use tilewright::plan::{Description, GemmPlan, Options, Placement};
+    /// # use tilewright::{Device, Error, Precision, Sizes};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+    /// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+    /// let options = Options::from(Precision::Fp32Strict);
+    /// let plan = device.plan(&product, &options)?;
+    /// println!("{}", plan.explanation());
+    /// // The next call finds it.
+    /// assert!(std::sync::Arc::ptr_eq(&plan, &device.plan(&product, &options)?));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`GemmPlan::new`] and [`GemmPlan::load`]. Nothing is kept then.
     pub fn plan(&self, product: &Description, options: &Options) -> Result<Arc<GemmPlan>, Error> {
@@ -153,6 +168,20 @@ impl Device {
     }
 
     /// As [`Device::plan`], with the kernels loaded by `load`, which [`GemmPlan::load`] does where nothing stands against it.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use tilewright::plan::{Description, GemmPlan, Options, Placement};
+    /// # use tilewright::{Device, Error, Precision, Sizes};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+    /// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+    /// // A program that may not load kernels now makes no plan that needs some.
+    /// let refused = device.plan_with(&product, &Options::default(), |_| Err(Box::<dyn std::error::Error>::from("not now")));
+    /// assert_eq!(refused.unwrap_err().to_string(), "not now");
+    /// assert_eq!(device.plans_made(), 0);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`GemmPlan::new`] and of `load`. Nothing is kept then.
@@ -173,6 +202,19 @@ impl Device {
     }
 
     /// How many plans [`Device::plan`] has made so far: those that it did not find.
+    ///
+    /// ```
+    /// # use cuda_std::executor::Checks;
+    /// # use tilewright::plan::{Description, GemmPlan, Options, Placement};
+    /// # use tilewright::{Device, Error, Precision, Sizes};
+    /// # let device = Device::cpu(Checks::Bounds);
+    /// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+    /// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+    /// device.plan(&product, &Options::default())?;
+    /// device.plan(&product, &Options::default())?;
+    /// assert_eq!(device.plans_made(), 1, "the second call has found the plan");
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn plans_made(&self) -> u64 {
         self.kept::<Plans>().lock().made
     }

@@ -67,6 +67,23 @@ const BLOCK_SECONDS: (f64, f64) = (0.02e-6, 50e-6);
 const UNALIGNED: (f64, f64) = (0.9, 10.0);
 
 /// A time that was measured.
+///
+/// ```
+/// # use tilewright::plan::{self, Constants, Description, DeviceFacts, Features, Options, Placement, fit::*};
+/// # use tilewright::{Error, Precision, Sizes};
+/// # let h200 = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+/// # let known = Constants::built_in(Some((9, 0)), 132);
+/// # let features = |size: usize| {
+/// #     let placed = Placement::row_major(size);
+/// #     let product = Description::new(Sizes { m: size, n: size, k: size }, 1, placed, placed, placed)?;
+/// #     Ok::<_, Error>(Features::of(&plan::plan(&h200, &product, &Options::from(Precision::Fp32Strict))?))
+/// # };
+/// // A product of 4096×4096 matrices that has taken 3.1 ms.
+/// let observation = Observation { features: features(4096)?, ms: 3.1 };
+/// println!("{}: {} ms, and {:.2} by the model", observation.features.kernel().name, observation.ms, observation.features.ms(&known));
+/// # assert!(observation.features.ms(&known) > 0.1);
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// What the time depends on.
@@ -76,6 +93,26 @@ pub struct Observation {
 }
 
 /// What was found of a kernel.
+///
+/// ```
+/// # use tilewright::plan::{self, Constants, Description, DeviceFacts, Features, Options, Placement, fit::*};
+/// # use tilewright::{Error, Precision, Sizes};
+/// # let h200 = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+/// # let known = Constants::built_in(Some((9, 0)), 132);
+/// # let features = |size: usize| {
+/// #     let placed = Placement::row_major(size);
+/// #     let product = Description::new(Sizes { m: size, n: size, k: size }, 1, placed, placed, placed)?;
+/// #     Ok::<_, Error>(Features::of(&plan::plan(&h200, &product, &Options::from(Precision::Fp32Strict))?))
+/// # };
+/// # let slower = |size| features(size).map(|features| Observation { ms: 1.2 * features.ms(&known), features });
+/// # let observations: Vec<Observation> = [2048, 4096, 6144, 8192].into_iter().map(slower).collect::<Result<_, _>>()?;
+/// // Each time is a fifth longer than the constants say that are known.
+/// for KernelFit { kernel, before, after, times, .. } in fit(&known, &observations).kernels {
+///     println!("{kernel}: share of the peak {:.2}, was {:.2}", after.share_of_peak, before.share_of_peak);
+///     assert!(times >= 2, "fewer say nothing of a kernel");
+/// }
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelFit {
     /// Its name.
@@ -91,6 +128,25 @@ pub struct KernelFit {
 }
 
 /// What was found of the whole GPU: one constant.
+///
+/// ```
+/// # use tilewright::plan::{self, Constants, Description, DeviceFacts, Features, Options, Placement, fit::*};
+/// # use tilewright::{Error, Precision, Sizes};
+/// # let h200 = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+/// # let known = Constants::built_in(Some((9, 0)), 132);
+/// # let features = |size: usize| {
+/// #     let placed = Placement::row_major(size);
+/// #     let product = Description::new(Sizes { m: size, n: size, k: size }, 1, placed, placed, placed)?;
+/// #     Ok::<_, Error>(Features::of(&plan::plan(&h200, &product, &Options::from(Precision::Fp32Strict))?))
+/// # };
+/// # let slower = |size| features(size).map(|features| Observation { ms: 1.2 * features.ms(&known), features });
+/// # let observations: Vec<Observation> = [2048, 4096, 6144, 8192].into_iter().map(slower).collect::<Result<_, _>>()?;
+/// for MachineFit { name, before, after, times } in fit(&known, &observations).machine {
+///     println!("{name}: {after:.3e}, was {before:.3e}, by {times} times");
+///     # assert!(times > 0 || before == after);
+/// }
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MachineFit {
     /// Its name, a field of [`Machine`].
@@ -104,6 +160,24 @@ pub struct MachineFit {
 }
 
 /// Constants, and what they were found from.
+///
+/// ```
+/// # use tilewright::plan::{self, Constants, Description, DeviceFacts, Features, Options, Placement, fit::*};
+/// # use tilewright::{Error, Precision, Sizes};
+/// # let h200 = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+/// # let known = Constants::built_in(Some((9, 0)), 132);
+/// # let features = |size: usize| {
+/// #     let placed = Placement::row_major(size);
+/// #     let product = Description::new(Sizes { m: size, n: size, k: size }, 1, placed, placed, placed)?;
+/// #     Ok::<_, Error>(Features::of(&plan::plan(&h200, &product, &Options::from(Precision::Fp32Strict))?))
+/// # };
+/// # let slower = |size| features(size).map(|features| Observation { ms: 1.2 * features.ms(&known), features });
+/// # let observations: Vec<Observation> = [2048, 4096, 6144, 8192].into_iter().map(slower).collect::<Result<_, _>>()?;
+/// let Fit { constants, kernels, machine } = fit(&known, &observations);
+/// println!("{} kernels, {} constants of the whole GPU", kernels.len(), machine.len());
+/// assert!(constants != known && !kernels.is_empty());
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Fit {
     /// The constants: those of the kernels that have times, and of the whole GPU.
@@ -115,6 +189,24 @@ pub struct Fit {
 }
 
 /// How far estimated times are from measured ones: the absolute values of the logarithms of their ratios, so that 0.1 stands for a tenth.
+///
+/// ```
+/// # use tilewright::plan::{self, Constants, Description, DeviceFacts, Features, Options, Placement, fit::*};
+/// # use tilewright::{Error, Precision, Sizes};
+/// # let h200 = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+/// # let known = Constants::built_in(Some((9, 0)), 132);
+/// # let features = |size: usize| {
+/// #     let placed = Placement::row_major(size);
+/// #     let product = Description::new(Sizes { m: size, n: size, k: size }, 1, placed, placed, placed)?;
+/// #     Ok::<_, Error>(Features::of(&plan::plan(&h200, &product, &Options::from(Precision::Fp32Strict))?))
+/// # };
+/// # let slower = |size| features(size).map(|features| Observation { ms: 1.2 * features.ms(&known), features });
+/// # let observations: Vec<Observation> = [2048, 4096, 6144, 8192].into_iter().map(slower).collect::<Result<_, _>>()?;
+/// let FitErrors { times, median, most } = FitErrors::of(&known, &observations).unwrap();
+/// println!("{times} times, off by {:.0} % in the middle, by {:.0} % at most", 100.0 * median, 100.0 * most);
+/// assert!((median - 1.2f64.ln()).abs() < 1e-9);
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FitErrors {
     /// How many times there are.
@@ -127,6 +219,23 @@ pub struct FitErrors {
 
 impl FitErrors {
     /// The errors of constants for some times; none for no times.
+    ///
+    /// ```
+    /// # use tilewright::plan::{self, Constants, Description, DeviceFacts, Features, Options, Placement, fit::*};
+    /// # use tilewright::{Error, Precision, Sizes};
+    /// # let h200 = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+    /// # let known = Constants::built_in(Some((9, 0)), 132);
+    /// # let features = |size: usize| {
+    /// #     let placed = Placement::row_major(size);
+    /// #     let product = Description::new(Sizes { m: size, n: size, k: size }, 1, placed, placed, placed)?;
+    /// #     Ok::<_, Error>(Features::of(&plan::plan(&h200, &product, &Options::from(Precision::Fp32Strict))?))
+    /// # };
+    /// # let slower = |size| features(size).map(|features| Observation { ms: 1.2 * features.ms(&known), features });
+    /// # let observations: Vec<Observation> = [2048, 4096, 6144, 8192].into_iter().map(slower).collect::<Result<_, _>>()?;
+    /// assert_eq!(FitErrors::of(&known, &observations).unwrap().times, 4);
+    /// assert_eq!(FitErrors::of(&known, []), None);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn of<'a>(constants: &Constants, observations: impl IntoIterator<Item = &'a Observation>) -> Option<Self> {
         let error = |observation: &Observation| (observation.features.ms(constants) / observation.ms).ln().abs();
         let mut errors: Vec<f64> = observations.into_iter().map(error).collect();
@@ -188,6 +297,25 @@ fn unit(kernel: &KernelInfo) -> Option<usize> {
 
 /// The constants by which the model has these times, as well as it can. `known` are those before: the bandwidth and the cost of a launch,
 /// which are measured by themselves, stay as they are there, and so does everything that too few times depend on.
+///
+/// ```
+/// # use tilewright::plan::{self, Constants, Description, DeviceFacts, Features, Options, Placement, fit::*};
+/// # use tilewright::{Error, Precision, Sizes};
+/// # let h200 = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+/// # let known = Constants::built_in(Some((9, 0)), 132);
+/// # let features = |size: usize| {
+/// #     let placed = Placement::row_major(size);
+/// #     let product = Description::new(Sizes { m: size, n: size, k: size }, 1, placed, placed, placed)?;
+/// #     Ok::<_, Error>(Features::of(&plan::plan(&h200, &product, &Options::from(Precision::Fp32Strict))?))
+/// # };
+/// # let slower = |size| features(size).map(|features| Observation { ms: 1.2 * features.ms(&known), features });
+/// # let observations: Vec<Observation> = [2048, 4096, 6144, 8192].into_iter().map(slower).collect::<Result<_, _>>()?;
+/// // Times that are a fifth longer than the constants say that are known: others are found by which they are right.
+/// let off_by = |constants: &Constants| FitErrors::of(constants, &observations).unwrap().most;
+/// let found = fit(&known, &observations).constants;
+/// assert!(off_by(&known) > 0.18 && off_by(&found) < 0.05);
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 pub fn fit(known: &Constants, observations: &[Observation]) -> Fit {
     let usable = |observation: &&Observation| observation.ms.is_finite() && observation.ms > 0.0;
     let mut of_kernels: BTreeMap<&'static str, Vec<&Observation>> = BTreeMap::new();

@@ -19,6 +19,25 @@ use crate::{Device, Error, Precision};
 const SCHEMA: u32 = 1;
 
 /// Which tables a plan may use.
+///
+/// ```
+/// # use tilewright::plan::table::*;
+/// # use tilewright::plan::{Description, Placement};
+/// # use tilewright::{Error, Precision, Sizes};
+/// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+/// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+/// # let time = |kernel: &str, median_us| KernelTime { kernel: kernel.to_owned(), splits: 1, median_us };
+/// # let mut table = Table::begin("NVIDIA H200", "580.65.06, CUDA 13.0".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+/// # table.entries.push(Key::of(&product).unwrap().entry(Precision::Fp32, vec![time("gemm_tiled_32_fp32", 8.0)]));
+/// # let text = serde_json::to_string(&table).unwrap();
+/// # use std::sync::Arc;
+/// # use tilewright::plan::Options;
+/// // Plans that go by measured times where there are some.
+/// let options = Options { tables: Tables::This(Arc::new(table)), ..Options::from(Precision::Fp32) };
+/// assert!(matches!(&options.tables, Tables::This(table) if table.gpu == "NVIDIA H200"));
+/// assert!(matches!(Options::default().tables, Tables::None));
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub enum Tables {
     /// None: the model chooses.
@@ -29,6 +48,23 @@ pub enum Tables {
 }
 
 /// Measured times of one GPU.
+///
+/// ```
+/// # use tilewright::plan::table::*;
+/// # use tilewright::plan::{Description, Placement};
+/// # use tilewright::{Error, Precision, Sizes};
+/// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+/// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+/// # let time = |kernel: &str, median_us| KernelTime { kernel: kernel.to_owned(), splits: 1, median_us };
+/// # let mut table = Table::begin("NVIDIA H200", "580.65.06, CUDA 13.0".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+/// # table.entries.push(Key::of(&product).unwrap().entry(Precision::Fp32, vec![time("gemm_tiled_32_fp32", 8.0)]));
+/// # let text = serde_json::to_string(&table).unwrap();
+/// for entry in &table.entries {
+///     println!("{}: {} takes {} us", entry.product(), entry.times[0].kernel, entry.times[0].median_us);
+/// }
+/// assert_eq!(Table::parse(&text).unwrap(), table);
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     /// The version of the format.
@@ -48,6 +84,21 @@ pub struct Table {
 }
 
 /// The times of one product.
+///
+/// ```
+/// # use tilewright::plan::table::*;
+/// # use tilewright::plan::{Description, Placement};
+/// # use tilewright::{Error, Precision, Sizes};
+/// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+/// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+/// # let time = |kernel: &str, median_us| KernelTime { kernel: kernel.to_owned(), splits: 1, median_us };
+/// # let mut table = Table::begin("NVIDIA H200", "580.65.06, CUDA 13.0".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+/// # table.entries.push(Key::of(&product).unwrap().entry(Precision::Fp32, vec![time("gemm_tiled_32_fp32", 8.0)]));
+/// # let text = serde_json::to_string(&table).unwrap();
+/// let Entry { precision, m, n, k, times, .. } = &table.entries[0];
+/// assert_eq!((*precision, *m, *n, *k, times.len()), (Precision::Fp32, 16, 48, 32, 1));
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// The precision.
@@ -69,6 +120,22 @@ pub struct Entry {
 }
 
 /// The time of a kernel.
+///
+/// ```
+/// # use tilewright::plan::table::*;
+/// # use tilewright::plan::{Description, Placement};
+/// # use tilewright::{Error, Precision, Sizes};
+/// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+/// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+/// # let time = |kernel: &str, median_us| KernelTime { kernel: kernel.to_owned(), splits: 1, median_us };
+/// # let mut table = Table::begin("NVIDIA H200", "580.65.06, CUDA 13.0".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+/// # table.entries.push(Key::of(&product).unwrap().entry(Precision::Fp32, vec![time("gemm_tiled_32_fp32", 8.0)]));
+/// # let text = serde_json::to_string(&table).unwrap();
+/// // The fastest kernel of an entry comes first.
+/// let KernelTime { kernel, splits, median_us } = &table.entries[0].times[0];
+/// assert_eq!((&**kernel, *splits, *median_us), ("gemm_tiled_32_fp32", 1, 8.0));
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelTime {
     /// Its name.
@@ -80,6 +147,24 @@ pub struct KernelTime {
 }
 
 /// What is wrong with a file that should be a table.
+///
+/// ```
+/// # use tilewright::plan::table::*;
+/// # use tilewright::plan::{Description, Placement};
+/// # use tilewright::{Error, Precision, Sizes};
+/// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+/// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+/// # let time = |kernel: &str, median_us| KernelTime { kernel: kernel.to_owned(), splits: 1, median_us };
+/// # let mut table = Table::begin("NVIDIA H200", "580.65.06, CUDA 13.0".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+/// # table.entries.push(Key::of(&product).unwrap().entry(Precision::Fp32, vec![time("gemm_tiled_32_fp32", 8.0)]));
+/// # let text = serde_json::to_string(&table).unwrap();
+/// let wrong = text.replace("\"median_us\":8.0", "\"median_us\":-8.0");
+/// match Table::parse(&wrong) {
+///     Err(TableFault::Time { kernel, median_us, .. }) => assert_eq!((&*kernel, &*median_us), ("gemm_tiled_32_fp32", "-8")),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableFault {
     /// It is not JSON, or lacks something.
@@ -112,6 +197,23 @@ pub enum TableFault {
 }
 
 /// What a product is looked up by.
+///
+/// ```
+/// # use tilewright::plan::table::*;
+/// # use tilewright::plan::{Description, Placement};
+/// # use tilewright::{Error, Precision, Sizes};
+/// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+/// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+/// # let time = |kernel: &str, median_us| KernelTime { kernel: kernel.to_owned(), splits: 1, median_us };
+/// # let mut table = Table::begin("NVIDIA H200", "580.65.06, CUDA 13.0".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+/// # table.entries.push(Key::of(&product).unwrap().entry(Precision::Fp32, vec![time("gemm_tiled_32_fp32", 8.0)]));
+/// # let text = serde_json::to_string(&table).unwrap();
+/// // What differs in numbers and addresses alone is one product.
+/// let placed = Placement { alignment: 64, ..a };
+/// let elsewhere = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, placed, b, c)?;
+/// assert_eq!(Key::of(&product), Key::of(&elsewhere));
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     layout: Orders,
@@ -122,6 +224,23 @@ pub struct Key {
 
 impl Key {
     /// The key of a product; none if an operand is neither row-major nor column-major, or there is nothing to multiply.
+    ///
+    /// ```
+    /// # use tilewright::plan::table::*;
+    /// # use tilewright::plan::{Description, Placement};
+    /// # use tilewright::{Error, Precision, Sizes};
+    /// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+    /// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+    /// # let time = |kernel: &str, median_us| KernelTime { kernel: kernel.to_owned(), splits: 1, median_us };
+    /// # let mut table = Table::begin("NVIDIA H200", "580.65.06, CUDA 13.0".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+    /// # table.entries.push(Key::of(&product).unwrap().entry(Precision::Fp32, vec![time("gemm_tiled_32_fp32", 8.0)]));
+    /// # let text = serde_json::to_string(&table).unwrap();
+    /// // With operands that are neither row-major nor column-major there is none.
+    /// let every_other = Placement { col_stride: 2, row_stride: 64, ..a };
+    /// let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, every_other, b, c)?;
+    /// assert_eq!(Key::of(&product), None);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn of(product: &Description) -> Option<Self> {
         let by_rows = product.n == 1 || product.m == 1 || product.c.order() != Some(Order::ColumnMajor);
         let product = if by_rows { *product } else { product.transposed() };
@@ -135,6 +254,22 @@ impl Key {
     }
 
     /// An entry for this product.
+    ///
+    /// ```
+    /// # use tilewright::plan::table::*;
+    /// # use tilewright::plan::{Description, Placement};
+    /// # use tilewright::{Error, Precision, Sizes};
+    /// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+    /// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+    /// # let time = |kernel: &str, median_us| KernelTime { kernel: kernel.to_owned(), splits: 1, median_us };
+    /// # let mut table = Table::begin("NVIDIA H200", "580.65.06, CUDA 13.0".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+    /// # table.entries.push(Key::of(&product).unwrap().entry(Precision::Fp32, vec![time("gemm_tiled_32_fp32", 8.0)]));
+    /// # let text = serde_json::to_string(&table).unwrap();
+    /// let times = vec![time("gemm_tiled_32_fp32", 8.0), time("gemm_naive_2d_fp32", 21.5)];
+    /// let entry = Key::of(&product).unwrap().entry(Precision::Fp32Strict, times);
+    /// assert_eq!((entry.m, entry.n, entry.k, entry.batch), (16, 48, 32, 1));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn entry(&self, precision: Precision, times: Vec<KernelTime>) -> Entry {
         let Self { layout, extents: [m, n, k, batch], aligned } = *self;
         Entry { precision, layout, m, n, k, batch, aligned, times }
@@ -149,12 +284,43 @@ impl Key {
 
 impl Table {
     /// An empty table of a GPU, measured by the program of this commit from this moment on.
+    ///
+    /// ```
+    /// # use tilewright::plan::table::*;
+    /// # use tilewright::plan::{Description, Placement};
+    /// # use tilewright::{Error, Precision, Sizes};
+    /// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+    /// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+    /// # let time = |kernel: &str, median_us| KernelTime { kernel: kernel.to_owned(), splits: 1, median_us };
+    /// # let mut table = Table::begin("NVIDIA H200", "580.65.06, CUDA 13.0".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+    /// # table.entries.push(Key::of(&product).unwrap().entry(Precision::Fp32, vec![time("gemm_tiled_32_fp32", 8.0)]));
+    /// # let text = serde_json::to_string(&table).unwrap();
+    /// let table = Table::begin("NVIDIA L4", "570.86".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+    /// assert!(table.entries.is_empty() && table.schema == 1);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn begin(gpu: &str, driver: String, commit: Option<String>, date: String) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Self { schema: SCHEMA, gpu: gpu.to_owned(), driver, version, commit, date, entries: Vec::new() }
     }
 
     /// Reads a table.
+    ///
+    /// ```
+    /// # use tilewright::plan::table::*;
+    /// # use tilewright::plan::{Description, Placement};
+    /// # use tilewright::{Error, Precision, Sizes};
+    /// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+    /// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+    /// # let time = |kernel: &str, median_us| KernelTime { kernel: kernel.to_owned(), splits: 1, median_us };
+    /// # let mut table = Table::begin("NVIDIA H200", "580.65.06, CUDA 13.0".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+    /// # table.entries.push(Key::of(&product).unwrap().entry(Precision::Fp32, vec![time("gemm_tiled_32_fp32", 8.0)]));
+    /// # let text = serde_json::to_string(&table).unwrap();
+    /// assert_eq!(Table::parse(&text).as_ref(), Ok(&table));
+    /// let newer = text.replace("\"schema\":1", "\"schema\":2");
+    /// assert_eq!(Table::parse(&newer), Err(TableFault::Schema(2)));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// What is wrong with it.
@@ -201,6 +367,20 @@ impl Table {
 
 impl Entry {
     /// The product in a few words.
+    ///
+    /// ```
+    /// # use tilewright::plan::table::*;
+    /// # use tilewright::plan::{Description, Placement};
+    /// # use tilewright::{Error, Precision, Sizes};
+    /// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+    /// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+    /// # let time = |kernel: &str, median_us| KernelTime { kernel: kernel.to_owned(), splits: 1, median_us };
+    /// # let mut table = Table::begin("NVIDIA H200", "580.65.06, CUDA 13.0".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+    /// # table.entries.push(Key::of(&product).unwrap().entry(Precision::Fp32, vec![time("gemm_tiled_32_fp32", 8.0)]));
+    /// # let text = serde_json::to_string(&table).unwrap();
+    /// assert!(table.entries[0].product().contains("m=16 n=48 k=32"));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn product(&self) -> String {
         let Self { precision, layout, m, n, k, batch, aligned, .. } = self;
         let batch = if *batch == 1 { String::new() } else { format!("{batch} times ") };
@@ -211,6 +391,27 @@ impl Entry {
 
 impl Tables {
     /// Where the table for a device is from, in words, if there is one.
+    ///
+    /// ```
+    /// # use tilewright::plan::table::*;
+    /// # use tilewright::plan::{Description, Placement};
+    /// # use tilewright::{Error, Precision, Sizes};
+    /// # let [a, b, c] = [32, 48, 48].map(Placement::row_major);
+    /// # let product = Description::new(Sizes { m: 16, n: 48, k: 32 }, 1, a, b, c)?;
+    /// # let time = |kernel: &str, median_us| KernelTime { kernel: kernel.to_owned(), splits: 1, median_us };
+    /// # let mut table = Table::begin("NVIDIA H200", "580.65.06, CUDA 13.0".to_owned(), None, "2026-11-22T09:00:00Z".to_owned());
+    /// # table.entries.push(Key::of(&product).unwrap().entry(Precision::Fp32, vec![time("gemm_tiled_32_fp32", 8.0)]));
+    /// # let text = serde_json::to_string(&table).unwrap();
+    /// # use std::sync::Arc;
+    /// # use cuda_std::executor::Checks;
+    /// # use tilewright::Device;
+    /// let executor = Device::cpu(Checks::Bounds);
+    /// assert_eq!(Tables::None.source(&executor)?, None);
+    /// // It is of another device than this one.
+    /// let refused = Tables::This(Arc::new(table)).source(&executor);
+    /// assert!(matches!(refused, Err(Error::TableForOtherGpu { .. })));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::TableForOtherGpu`] if a certain table is to be used, and is not of this device.
