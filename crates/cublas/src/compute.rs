@@ -8,13 +8,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cuda_driver::OrderedMemory;
 use tilewright::plan::{Description, GemmPlan, Workspace};
 use tilewright::{Bytes, Device, DeviceError, DeviceMatrix, Error};
 
 use crate::choose::{Choice, Request};
-use crate::lookup;
+use crate::loader::WAS_LOOKED_UP;
 use crate::place::Place;
 use crate::product::{Operand, Product};
 use crate::settings::{Settings, settings};
@@ -131,7 +132,7 @@ impl Request<'_> {
             (false, _) => workspace_bytes,
             (true, Some(bytes)) => bytes,
             // A graph with nodes that allocate cannot become a part of another one, as XLA has it, which looks functions up.
-            (true, None) if lookup::was_used() => 0,
+            (true, None) if WAS_LOOKED_UP.load(Ordering::Relaxed) => 0,
             (true, None) => workspace_bytes,
         };
         ours.max(usable(call.workspace).map_or(0, |(_, bytes)| bytes))

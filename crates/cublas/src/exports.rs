@@ -66,6 +66,11 @@ fn columns<T>(pointer: *const T, leading: impl Into<i64>, batch_stride: impl Int
     Columns { pointer, leading: leading.into(), batch_stride: batch_stride.into() }
 }
 
+/// Numbers of 64 bits.
+fn wide<const N: usize>(numbers: [impl Into<i64>; N]) -> [i64; N] {
+    numbers.map(Into::into)
+}
+
 /// A vector.
 fn vector(pointer: *const f32, increment: impl Into<i64>) -> Vector {
     Vector { pointer, increment: increment.into() }
@@ -89,7 +94,7 @@ exports! {
         let stream = stream_of(handle, original)?;
         let (alpha, beta) = (factor(alpha)?, factor(beta)?);
         let (a, b, c) = (columns(a, lda, 0), columns(b, ldb, 0), columns(c.cast_const(), ldc, 0));
-        let (m, n, k) = (m.into(), n.into(), k.into());
+        let [m, n, k] = wide([m, n, k]);
         let product = Gemm { operations: [transa, transb], m, n, k, alpha, a, b, beta, c, count: 1 }.product()?;
         Ok(on_stream(stream, product))
     };
@@ -100,7 +105,7 @@ exports! {
         let stream = stream_of(handle, original)?;
         let (alpha, beta) = (factor(alpha)?, factor(beta)?);
         let (a, b, c) = (columns(a, lda, stride_a), columns(b, ldb, stride_b), columns(c.cast_const(), ldc, stride_c));
-        let (m, n, k, count) = (m.into(), n.into(), k.into(), count.into());
+        let [m, n, k, count] = wide([m, n, k, count]);
         let product = Gemm { operations: [transa, transb], m, n, k, alpha, a, b, beta, c, count }.product()?;
         Ok(on_stream(stream, product))
     };
@@ -116,7 +121,7 @@ exports! {
         let stream = stream_of(handle, original)?;
         let (alpha, beta) = (factor(alpha)?, factor(beta)?);
         let (a, b, c) = (columns(a, lda, 0), columns(b, ldb, 0), columns(c.cast_const(), ldc, 0));
-        let (m, n, k) = (m.into(), n.into(), k.into());
+        let [m, n, k] = wide([m, n, k]);
         let product = Gemm { operations: [transa, transb], m, n, k, alpha, a, b, beta, c, count: 1 }.product()?;
         Ok(on_stream(stream, product))
     };
@@ -130,7 +135,7 @@ exports! {
         let stream = stream_of(handle, original)?;
         let (alpha, beta) = (factor(alpha)?, factor(beta)?);
         let (a, b, c) = (columns(a, lda, 0), columns(b, ldb, 0), columns(c.cast_const(), ldc, 0));
-        let (m, n, k) = (m.into(), n.into(), k.into());
+        let [m, n, k] = wide([m, n, k]);
         let product = Gemm { operations: [transa, transb], m, n, k, alpha, a, b, beta, c, count: 1 }.product()?;
         Ok(on_stream(stream, product))
     };
@@ -144,7 +149,7 @@ exports! {
         let stream = stream_of(handle, original)?;
         let (alpha, beta) = (factor(alpha)?, factor(beta)?);
         let (a, b, c) = (columns(a, lda, stride_a), columns(b, ldb, stride_b), columns(c.cast_const(), ldc, stride_c));
-        let (m, n, k, count) = (m.into(), n.into(), k.into(), count.into());
+        let [m, n, k, count] = wide([m, n, k, count]);
         let product = Gemm { operations: [transa, transb], m, n, k, alpha, a, b, beta, c, count }.product()?;
         Ok(on_stream(stream, product))
     };
@@ -160,7 +165,8 @@ exports! {
         let stream = stream_of(handle, original)?;
         let (alpha, beta) = (factor(alpha)?, factor(beta)?);
         let (a, x, y) = (columns(a, lda, 0), vector(x, incx), vector(y.cast_const(), incy));
-        let product = Gemv { operation: trans, m: m.into(), n: n.into(), alpha, a, x, beta, y }.product()?;
+        let [m, n] = wide([m, n]);
+        let product = Gemv { operation: trans, m, n, alpha, a, x, beta, y }.product()?;
         Ok(on_stream(stream, product))
     };
     cublasLtMatmul: fn(

@@ -8,8 +8,7 @@ use std::time::Instant;
 use crate::abi::{EXECUTION_FAILED, NOT_INITIALIZED, SUCCESS, Status};
 use crate::compute::compute;
 use crate::loader::Original;
-use crate::report;
-use crate::settings::is_verbose;
+use crate::report::{self, is_verbose};
 use crate::state::Call;
 use crate::why::Why;
 

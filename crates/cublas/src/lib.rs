@@ -19,13 +19,12 @@
 //! A module knows those in the lines above its own, and none below.
 //!
 //! ```text
-//!  abi   settings   why                    the types of cuBLAS; the environment; why a call is passed on
-//!  loader                                  the functions of the libraries that are loaded
-//!  report   product   place                lines for `TILEWRIGHT_VERBOSE`; matrices; the GPU that is current
+//!  abi   why   report ◄─ settings          the types of cuBLAS; why a call is passed on; lines for `TILEWRIGHT_VERBOSE`; the environment
+//!  loader   product   place                the functions of the libraries that are loaded; matrices; the GPU that is current
 //!  state   choose                          what a handle and descriptors say; which plan
 //!  compute                                 running it
 //!  intercept                               ours or cuBLAS's
-//!  exports   lookup                        the functions of cuBLAS; `dlsym`
+//!  exports ◄─ lookup                       the functions of cuBLAS; `dlsym`
 //! ```
 
 #![cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]

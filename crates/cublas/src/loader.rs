@@ -6,7 +6,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// The type of `dlsym`.
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -19,6 +19,9 @@ const FIRST_VERSION: &CStr = c"GLIBC_2.17";
 
 /// The loader's `dlsym`, once it has been looked up. The exported one jumps there.
 pub(crate) static DLSYM: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Whether somebody has got a function of this library by its name, from the exported `dlsym`.
+pub(crate) static WAS_LOOKED_UP: AtomicBool = AtomicBool::new(false);
 
 /// Looks the loader's `dlsym` up. It may be called before anything else of this process, so it allocates nothing and cannot panic.
 pub(crate) fn find_dlsym() -> *mut c_void {

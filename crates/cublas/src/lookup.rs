@@ -11,18 +11,10 @@
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::exports::ORIGINALS;
-use crate::loader::{DLSYM, find_dlsym, symbol};
-
-/// Whether somebody has got a function of this library.
-static WAS_USED: AtomicBool = AtomicBool::new(false);
-
-/// Whether somebody has got a function of this library by its name.
-pub(crate) fn was_used() -> bool {
-    WAS_USED.load(Ordering::Relaxed)
-}
+use crate::loader::{DLSYM, WAS_LOOKED_UP, find_dlsym, symbol};
 
 /// The address of the function here, if a name is that of one, and the handle's library has what it stands in for; null otherwise, with the loader's
 /// `dlsym` found.
@@ -46,7 +38,7 @@ unsafe extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> *mut c_
     if found.is_null() || found == original.ours() || !original.adopt(found) {
         return ptr::null_mut();
     }
-    WAS_USED.store(true, Ordering::Relaxed);
+    WAS_LOOKED_UP.store(true, Ordering::Relaxed);
     original.ours()
 }
 

@@ -7,14 +7,19 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fmt::Display;
 use std::io::Write as _;
-use std::sync::{Mutex, Once, PoisonError};
-
-use crate::settings::is_verbose;
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
 /// How many calls were taken, and how many passed on, by reason.
 static COUNTS: Mutex<(u64, BTreeMap<&'static str, u64>)> = Mutex::new((0, BTreeMap::new()));
+
+/// Whether lines are wanted.
+pub(crate) fn is_verbose() -> bool {
+    static VERBOSE: OnceLock<bool> = OnceLock::new();
+    *VERBOSE.get_or_init(|| env::var("TILEWRIGHT_VERBOSE").is_ok_and(|value| !matches!(value.as_str(), "" | "0")))
+}
 
 /// A line on standard error.
 pub(crate) fn warn(line: &str) {

@@ -47,12 +47,6 @@ pub(crate) fn settings() -> Result<&'static Settings, &'static str> {
     settings.as_ref().map_err(String::as_str)
 }
 
-/// Whether lines are wanted.
-pub(crate) fn is_verbose() -> bool {
-    static VERBOSE: OnceLock<bool> = OnceLock::new();
-    *VERBOSE.get_or_init(|| env::var("TILEWRIGHT_VERBOSE").is_ok_and(|value| !matches!(value.as_str(), "" | "0")))
-}
-
 impl Settings {
     fn read() -> Result<Self, String> {
         let computes = |text: &str| match text {

@@ -46,7 +46,8 @@ impl Gpu {
     /// [`Error::Call`] on a GPU, or with a driver, that has no pools; [`Error::ContextLost`] after a kernel has failed.
     pub fn new_pool(&self, kept_bytes: u64) -> Result<MemoryPool, Error> {
         self.bind()?;
-        let device = i32::try_from(self.properties().ordinal).expect("the driver counts GPUs by 32 bits");
+        // The driver counts GPUs by 32 bits, and refuses a number that is none of theirs.
+        let device = i32::try_from(self.properties().ordinal).unwrap_or(i32::MAX);
         let properties = sys::CUmemPoolProps {
             allocType: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
             handleTypes: sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,

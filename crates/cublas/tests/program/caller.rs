@@ -375,6 +375,13 @@ fn lookups() {
     assert_ne!(find(cublas, c"cublasCreate_v2"), null_mut());
     let found = find(lt, c"cublasLtMatmul");
     assert!(found == find(null_mut(), c"cublasLtMatmul") && !found.is_null());
+    // `RTLD_NEXT` means behind the library that calls, which is the fake cuBLAS here.
+    #[cfg(linked)]
+    {
+        let next: unsafe extern "C" fn() -> M = unsafe { std::mem::transmute(find(cublas, c"fake_next")) };
+        assert_ne!(find(cublas, c"fake_calls"), find(lt, c"fake_calls"));
+        assert_eq!(unsafe { next() }, find(lt, c"fake_calls"));
+    }
     println!("lookups");
 }
 

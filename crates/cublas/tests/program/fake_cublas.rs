@@ -98,6 +98,13 @@ mod cublas {
         CALLS_ITSELF.store(yes != 0, SeqCst);
     }
 
+    /// What comes behind this library: the loader tells which that is by who calls.
+    #[unsafe(no_mangle)]
+    extern "C" fn fake_next() -> *mut c_void {
+        // Not by a jump, which would have the caller of this function call.
+        std::hint::black_box(unsafe { dlsym(-1isize as *mut c_void, c"fake_calls".as_ptr()) })
+    }
+
     #[unsafe(no_mangle)]
     extern "C" fn cublasCreate_v2(handle: *mut *mut c_void) -> c_int {
         let made = Handle { stream: 0, pointer_mode: 0, math_mode: 0, sm_count: 0 };
