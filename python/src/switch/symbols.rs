@@ -283,6 +283,11 @@ impl Symbols {
         unsafe { (self.has_names)(tensor) }
     }
 
+    /// Whether this torch was built for CUDA.
+    pub(super) fn has_cuda(&self) -> bool {
+        self.current_stream.is_some()
+    }
+
     /// Torch's current stream of a GPU, as a number.
     pub(super) fn current_stream(&self, ordinal: i32) -> Option<usize> {
         let mut stream = ptr::null_mut();
