@@ -98,8 +98,8 @@ impl Planned {
         adds: bool,
     ) -> Result<Self, Failure> {
         let mut plans: Vec<Arc<GemmPlan>> = Vec::new();
-        for offsets in products.offsets() {
-            let product = description(&products, addresses, offsets, adds)?;
+        for product in descriptions(&products, addresses, adds) {
+            let product = product?;
             let plan = match plans.last() {
                 Some(plan) if *plan.product() == product => plan.clone(),
                 // SAFETY: the caller's promise.
@@ -241,6 +241,15 @@ pub(crate) fn span(rows: usize, cols: usize, count: usize, strides: Strides) -> 
     }
     // No overflow: less than the view spans, which has been counted.
     (rows - 1) * strides.rows + (cols - 1) * strides.cols + (count - 1) * strides.batch + 1
+}
+
+/// What plans are made for, once for each time that the batch is computed.
+pub(crate) fn descriptions(
+    products: &Products,
+    addresses: [usize; 3],
+    adds: bool,
+) -> impl Iterator<Item = Result<Description, Failure>> + '_ {
+    products.offsets().map(move |offsets| description(products, addresses, offsets, adds))
 }
 
 /// What a plan is made for.

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tilewright::plan::{GemmPlan, Machine, Options, Processor, Triangle};
 use tilewright::{Device, Precision, Wanted};
 
-use crate::engine::{Place, Planned, Stream};
+use crate::engine::{Place, Planned, Stream, descriptions};
 use crate::error::Failure;
 use crate::shape::{Products, View};
 
@@ -154,13 +154,14 @@ impl Setting {
         let products = Products::new(&a, &b, &c, Triangle::All, false);
         let sizes = [products.m, products.n, products.k, products.count * products.offsets().count()];
         let options = Options::from(self.wanted);
-        // SAFETY: the caller's promise.
-        let planned =
-            unsafe { Planned::new(question.place, device, stream, &options, products, addresses, question.adds)? };
-        let predicted = predicted(&planned, device, question.fills)?;
+        // Before kernels are loaded, which may take the driver seconds.
+        let predicted = predicted(&products, device, &options, addresses, question)?;
         if self.only_faster && predicted.is_some_and(|predicted| !is_worth_it(predicted)) {
             return Ok(Decision::PassOn(Reason::NotFaster));
         }
+        // SAFETY: the caller's promise.
+        let planned =
+            unsafe { Planned::new(question.place, device, stream, &options, products, addresses, question.adds)? };
         let kernel = planned.plans.first().map_or("none", |plan| plan.kernel().name);
         let taken = Taken { operator: question.operator, sizes, precision: self.precision.clone(), kernel };
         Ok(Decision::Take(Box::new(Take { record: record(taken.clone(), predicted), planned, taken })))
@@ -175,18 +176,28 @@ fn is_worth_it(Predicted { here, torch }: Predicted) -> bool {
 /// What the products should take; none on the CPU executor, of whose times nothing is known.
 ///
 /// Torch multiplies fp32 by cuBLAS, in fp32 instructions. What the fastest of the kernels here takes that does so stands for it.
-fn predicted(planned: &Planned, device: &Device, fills: bool) -> Result<Option<Predicted>, Failure> {
+fn predicted(
+    products: &Products,
+    device: &Device,
+    options: &Options,
+    addresses: [usize; 3],
+    question: &Question,
+) -> Result<Option<Predicted>, Failure> {
     let mut sum = Predicted { here: 0.0, torch: 0.0 };
-    for plan in &planned.plans {
-        let strict = GemmPlan::new(device, plan.product(), &Options::from(Precision::Fp32Strict))?;
-        let (Some(here), Some(torch)) = (plan.explanation().estimated_ms, strict.explanation().estimated_ms) else {
+    for product in descriptions(products, addresses, question.adds) {
+        let product = product?;
+        let planned = GemmPlan::new(device, &product, options)?;
+        let strict = GemmPlan::new(device, &product, &Options::from(Precision::Fp32Strict))?;
+        let (Some(here), Some(torch)) = (planned.explanation().estimated_ms, strict.explanation().estimated_ms) else {
             return Ok(None);
         };
         sum = Predicted { here: sum.here + here, torch: sum.torch + torch };
-        if fills && let Processor::Gpu { compute_capability, .. } = plan.explanation().device.processor {
+        let facts = &planned.explanation().device;
+        if question.fills
+            && let Processor::Gpu { compute_capability, .. } = facts.processor
+        {
             // Copying what is added to the result: another launch, which reads and writes.
-            let machine = Machine::built_in(Some(compute_capability), plan.explanation().device.multiprocessors);
-            let product = plan.product();
+            let machine = Machine::built_in(Some(compute_capability), facts.multiprocessors);
             let bytes = 8.0 * product.m as f64 * product.n as f64 * product.batch as f64;
             sum.here += 1e3 * (machine.next_launch_seconds + bytes / machine.bandwidth);
         }

@@ -155,16 +155,24 @@ pub(super) unsafe fn register(
         // SAFETY: the entry is that of the operator.
         let kernel = unsafe { symbols.kernel(entry, key.number) };
         let kernel = kernel.ok_or_else(|| format!("this torch has no kernel of aten::{name} for {key_name}"))?;
-        if kernel.boxed.is_null() || kernel.unboxed.is_null() || !kernel.symbolic.is_null() {
+        if kernel.boxed.is_null() || !kernel.symbolic.is_null() {
             return Err(format!(
-                "the kernel of aten::{name} for {key_name} is none of torch's own: another package has replaced it by one in Python, \
-                 or this torch arranges kernels otherwise in memory than 2.11 does"
+                "the kernel of aten::{name} for {key_name} is arranged otherwise in memory in this torch than in 2.11"
             ));
         }
         original.functor.store(kernel.functor, Ordering::Relaxed);
         original.boxed.store(kernel.boxed.cast_mut(), Ordering::Relaxed);
         original.unboxed.store(kernel.unboxed.cast_mut(), Ordering::Release);
     }
+    // A kernel in Python takes its arguments on a stack alone; then torch has to put them there for ours, too, which may pass them on.
+    let is_on_stacks = ORIGINALS.each_ref().map(|original| original.unboxed.load(Ordering::Relaxed).is_null());
+    let ours: [KernelFunction; COUNT] = std::array::from_fn(|place| KernelFunction {
+        functor: ptr::null_mut(),
+        boxed: functions[place].boxed,
+        unboxed: if is_on_stacks[place] { ptr::null() } else { functions[place].unboxed },
+        symbolic: ptr::null(),
+        rest: [0; 8],
+    });
     let mut library = ptr::null_mut();
     // SAFETY: all names end with a zero byte, and the library may be written to.
     let made = unsafe {
@@ -175,19 +183,12 @@ pub(super) unsafe fn register(
     }
     let registration = Registration { symbols, library };
     let silence = Silence::new(symbols);
-    for (operator, functions) in OPERATORS.iter().zip(functions) {
+    for (operator, kernel) in OPERATORS.iter().zip(ours) {
         // SAFETY: the library is there, the operator too, and the caller promises that the functions are kernels of it.
-        unsafe { add(symbols, library, operator, functions) };
+        unsafe { add(symbols, library, operator, kernel) };
     }
     drop(silence);
-    for ((operator, entry), functions) in OPERATORS.iter().zip(entries).zip(functions) {
-        let ours = KernelFunction {
-            functor: ptr::null_mut(),
-            boxed: functions.boxed,
-            unboxed: functions.unboxed,
-            symbolic: ptr::null(),
-            rest: [0; 8],
-        };
+    for ((operator, entry), ours) in OPERATORS.iter().zip(entries).zip(ours) {
         // SAFETY: the entry is that of the operator.
         if unsafe { symbols.kernel(entry, key.number) } != Some(ours) {
             return Err(format!(
@@ -203,14 +204,7 @@ pub(super) unsafe fn register(
 ///
 /// # Safety
 /// The library is one of torch's, with the operator's namespace, and the functions are kernels of the operator.
-unsafe fn add(symbols: &Symbols, library: *mut c_void, operator: &Operator, functions: &Functions) {
-    let mut kernel = KernelFunction {
-        functor: ptr::null_mut(),
-        boxed: functions.boxed,
-        unboxed: functions.unboxed,
-        symbolic: ptr::null(),
-        rest: [0; 8],
-    };
+unsafe fn add(symbols: &Symbols, library: *mut c_void, operator: &Operator, mut kernel: KernelFunction) {
     let (mut function, mut schema) = (CppFunction([0; 512]), ptr::null_mut());
     // SAFETY: there is room for the function; the kernel is moved from, and owns nothing; the operator has a schema, so that none is
     // given; what is made is used and ended here. `0` is `_RegisterOrVerify::REGISTER`. Nothing is thrown: the operator is torch's own.

@@ -66,6 +66,9 @@ pub(crate) fn switch_on(
     }
     let refused = |why: String| Failure::new(Kind::Device, format!("tilewright.enable: {why}. Nothing was changed"));
     let symbols = Symbols::open(Path::new(libraries)).map_err(refused)?;
+    if !on_cpu && !symbols.has_cuda() {
+        return Err(refused("this torch has no CUDA".to_owned()).into());
+    }
     let mut on = ON.lock().unwrap_or_else(PoisonError::into_inner);
     let known = on
         .settings

@@ -60,7 +60,8 @@ pub(super) struct Symbols {
     kernel: unsafe extern "C-unwind" fn(*const c_void, u16) -> *const KernelFunction,
     context: unsafe extern "C-unwind" fn() -> *const c_void,
     fp32_precision: unsafe extern "C-unwind" fn(*const c_void, i32, i32) -> i32,
-    has_names: unsafe extern "C-unwind" fn(TensorPointer) -> bool,
+    /// Not there in a torch without names of extents, such as 2.15.
+    has_names: Option<unsafe extern "C-unwind" fn(TensorPointer) -> bool>,
     item: unsafe extern "C-unwind" fn(*mut Scalar, Handle) -> *mut Scalar,
     /// `TypePtr c10::IValue::TagType<c10::Type>::get(const IValue&)`: a type's address, and nothing behind it for types of which there is one.
     type_of: unsafe extern "C-unwind" fn(*mut [usize; 8], *const Value) -> *mut [usize; 8],
@@ -162,7 +163,7 @@ impl Symbols {
                     &torch,
                     c"_ZNK2at7Context16float32PrecisionENS_14Float32BackendENS_9Float32OpE",
                 )?,
-                has_names: symbol(&torch, c"_ZN2at4impl9has_namesEPKN3c1010TensorImplE")?,
+                has_names: symbol(&torch, c"_ZN2at4impl9has_namesEPKN3c1010TensorImplE").ok(),
                 item: symbol(&torch, c"_ZN2at4_ops4item4callERKNS_6TensorE")?,
                 type_of: symbol(&torch, c"_ZN3c106IValue7TagTypeINS_4TypeEE3getERKS0_")?,
                 float_type: symbol(&torch, c"_ZN3c109FloatType3getEv")?,
@@ -280,7 +281,12 @@ impl Symbols {
     /// Somebody holds the tensor.
     pub(super) unsafe fn has_names(&self, tensor: TensorPointer) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { (self.has_names)(tensor) }
+        self.has_names.is_some_and(|has_names| unsafe { has_names(tensor) })
+    }
+
+    /// Whether this torch was built for CUDA.
+    pub(super) fn has_cuda(&self) -> bool {
+        self.current_stream.is_some()
     }
 
     /// Torch's current stream of a GPU, as a number.
