@@ -116,13 +116,24 @@ impl Columns {
 }
 
 /// What `c` has to be, and how far its elements may be from it, in place of each element that is computed; others as they are.
-fn expected([m, n, k, count]: [i64; 4], alpha: f32, a: &Columns, ta: bool, b: &Columns, tb: bool, beta: f32, c: &Columns) -> Vec<(f64, f64)> {
+fn expected(
+    [m, n, k, count]: [i64; 4],
+    alpha: f32,
+    a: &Columns,
+    ta: bool,
+    b: &Columns,
+    tb: bool,
+    beta: f32,
+    c: &Columns,
+) -> Vec<(f64, f64)> {
     let mut all: Vec<(f64, f64)> = c.data.iter().map(|&x| (f64::from(x), 0.0)).collect();
     for batch in 0..count {
         for (row, col) in (0..m).flat_map(|row| (0..n).map(move |col| (row, col))) {
-            let terms = |f: fn(f64) -> f64| (0..k).map(|i| f(a.at(ta, batch, row, i) * b.at(tb, batch, i, col))).sum::<f64>();
+            let terms =
+                |f: fn(f64) -> f64| (0..k).map(|i| f(a.at(ta, batch, row, i) * b.at(tb, batch, i, col))).sum::<f64>();
             let old = if beta == 0.0 { 0.0 } else { f64::from(beta) * c.at(false, batch, row, col) };
-            let bound = (f64::from(alpha).abs() * terms(f64::abs) * (k + 4) as f64 + 4.0 * old.abs()) * 2f64.powi(-24) + 1e-37;
+            let bound =
+                (f64::from(alpha).abs() * terms(f64::abs) * (k + 4) as f64 + 4.0 * old.abs()) * 2f64.powi(-24) + 1e-37;
             all[(batch * c.stride + row + col * c.leading) as usize] = (f64::from(alpha) * terms(|x| x) + old, bound);
         }
     }
@@ -154,12 +165,21 @@ fn products(cublas: &Cublas, seed: u64, rounds: i64, is_taken: bool) {
         let (alpha, beta) = (random.of(&[1.0, -2.5, 0.75]), random.of(&[0.0, 1.0, -0.5]));
         let operation = random.of(&[0, 1, 2]);
         let (ta, tb) = (operation, if is_vector { 0 } else { random.of(&[0, 1, 2]) });
-        let a = if ta == 0 { Columns::new(&mut random, m, k, count, true) } else { Columns::new(&mut random, k, m, count, true) };
-        let b = if tb == 0 { Columns::new(&mut random, k, n, count, true) } else { Columns::new(&mut random, n, k, count, true) };
+        let a = if ta == 0 {
+            Columns::new(&mut random, m, k, count, true)
+        } else {
+            Columns::new(&mut random, k, m, count, true)
+        };
+        let b = if tb == 0 {
+            Columns::new(&mut random, k, n, count, true)
+        } else {
+            Columns::new(&mut random, n, k, count, true)
+        };
         let mut c = Columns::new(&mut random, m, n, count, false);
         if beta == 0.0 && random.below(2) == 0 {
             // What must not be read. (Gaps, too: they are compared as they are.)
-            let nan = (0..count).flat_map(|x| (0..n).map(move |y| (x, y))).flat_map(|(x, y)| (0..m).map(move |z| (x, y, z)));
+            let nan =
+                (0..count).flat_map(|x| (0..n).map(move |y| (x, y))).flat_map(|(x, y)| (0..m).map(move |z| (x, y, z)));
             for (batch, col, row) in nan.collect::<Vec<_>>() {
                 c.data[(batch * c.stride + row + col * c.leading) as usize] = f32::NAN;
             }
@@ -172,18 +192,77 @@ fn products(cublas: &Cublas, seed: u64, rounds: i64, is_taken: bool) {
         let status = unsafe {
             match function {
                 0 => (cublas.cublasSgemm_v2)(handle, ta, tb, m32, n32, k32, xa, pa, lda, pb, ldb, xb, pc, ldc),
-                1 => (cublas.cublasSgemm_v2_64)(handle, ta, tb, m, n, k, xa, pa, a.leading, pb, b.leading, xb, pc, c.leading),
-                2 => (cublas.cublasSgemmStridedBatched)(
-                    handle, ta, tb, m32, n32, k32, xa, pa, lda, a.stride, pb, ldb, b.stride, xb, pc, ldc, c.stride, count32,
+                1 => (cublas.cublasSgemm_v2_64)(
+                    handle, ta, tb, m, n, k, xa, pa, a.leading, pb, b.leading, xb, pc, c.leading,
                 ),
-                3 => (cublas.cublasSgemmEx)(handle, ta, tb, m32, n32, k32, xa, pa.cast(), 0, lda, pb.cast(), 0, ldb, xb, pc.cast(), 0, ldc),
+                2 => (cublas.cublasSgemmStridedBatched)(
+                    handle, ta, tb, m32, n32, k32, xa, pa, lda, a.stride, pb, ldb, b.stride, xb, pc, ldc, c.stride,
+                    count32,
+                ),
+                3 => (cublas.cublasSgemmEx)(
+                    handle,
+                    ta,
+                    tb,
+                    m32,
+                    n32,
+                    k32,
+                    xa,
+                    pa.cast(),
+                    0,
+                    lda,
+                    pb.cast(),
+                    0,
+                    ldb,
+                    xb,
+                    pc.cast(),
+                    0,
+                    ldc,
+                ),
                 4 => (cublas.cublasGemmEx)(
-                    handle, ta, tb, m32, n32, k32, xa.cast(), pa.cast(), 0, lda, pb.cast(), 0, ldb, xb.cast(), pc.cast(), 0, ldc, 68,
+                    handle,
+                    ta,
+                    tb,
+                    m32,
+                    n32,
+                    k32,
+                    xa.cast(),
+                    pa.cast(),
+                    0,
+                    lda,
+                    pb.cast(),
+                    0,
+                    ldb,
+                    xb.cast(),
+                    pc.cast(),
+                    0,
+                    ldc,
+                    68,
                     if round % 16 == 4 { -1 } else { 99 },
                 ),
                 5 => (cublas.cublasGemmStridedBatchedEx)(
-                    handle, ta, tb, m32, n32, k32, xa.cast(), pa.cast(), 0, lda, a.stride, pb.cast(), 0, ldb, b.stride, xb.cast(), pc.cast(), 0,
-                    ldc, c.stride, count32, 68, -1,
+                    handle,
+                    ta,
+                    tb,
+                    m32,
+                    n32,
+                    k32,
+                    xa.cast(),
+                    pa.cast(),
+                    0,
+                    lda,
+                    a.stride,
+                    pb.cast(),
+                    0,
+                    ldb,
+                    b.stride,
+                    xb.cast(),
+                    pc.cast(),
+                    0,
+                    ldc,
+                    c.stride,
+                    count32,
+                    68,
+                    -1,
                 ),
                 // The matrix as it lies in memory; x and y are the columns of B and C, one after the other.
                 6 => (cublas.cublasSgemv_v2)(handle, ta, a.rows as I, a.cols as I, xa, pa, lda, pb, 1, xb, pc, 1),
@@ -218,13 +297,38 @@ fn desc(cublas: &Cublas, compute: I, operations: [I; 2]) -> M {
     desc
 }
 
-fn matmul(cublas: &Cublas, handle: M, operations: [I; 2], count: I, alpha: F, a: &Columns, b: &Columns, beta: F, c: &mut Columns) -> I {
+fn matmul(
+    cublas: &Cublas,
+    handle: M,
+    operations: [I; 2],
+    count: I,
+    alpha: F,
+    a: &Columns,
+    b: &Columns,
+    beta: F,
+    c: &mut Columns,
+) -> I {
     let [la, lb, lc] = [&*a, b, c].map(|matrix| layout(cublas, matrix, count));
     let (pa, pb, pc) = (a.data.as_ptr(), b.data.as_ptr(), c.data.as_mut_ptr());
     let desc = desc(cublas, 68, operations);
     unsafe {
         (cublas.cublasLtMatmul)(
-            handle, desc, alpha.cast(), pa.cast(), la, pb.cast(), lb, beta.cast(), pc.cast(), lc, pc.cast(), lc, null(), null_mut(), 0, null_mut(),
+            handle,
+            desc,
+            alpha.cast(),
+            pa.cast(),
+            la,
+            pb.cast(),
+            lb,
+            beta.cast(),
+            pc.cast(),
+            lc,
+            pc.cast(),
+            lc,
+            null(),
+            null_mut(),
+            0,
+            null_mut(),
         )
     }
 }
@@ -248,8 +352,20 @@ fn passed_on(cublas: &Cublas) {
     let sgemm = |what: &str, status: I, handle: M, ta: I, tb: I, m: I, n: I, k: I, alpha: F, lda: I, ldb: I, ldc: I| {
         let numbers = |x: I| i64::from(x);
         let arguments = [
-            handle as i64, numbers(ta), numbers(tb), numbers(m), numbers(n), numbers(k), alpha as i64, pa as i64, numbers(lda), pb as i64, numbers(ldb),
-            xb as i64, pc as i64, numbers(ldc),
+            handle as i64,
+            numbers(ta),
+            numbers(tb),
+            numbers(m),
+            numbers(n),
+            numbers(k),
+            alpha as i64,
+            pa as i64,
+            numbers(lda),
+            pb as i64,
+            numbers(ldb),
+            xb as i64,
+            pc as i64,
+            numbers(ldc),
         ];
         passes(what, status, &arguments, &|| unsafe {
             (cublas.cublasSgemm_v2)(handle, ta, tb, m, n, k, alpha, pa, lda, pb, ldb, xb, pc, ldc)
@@ -278,7 +394,25 @@ fn passed_on(cublas: &Cublas) {
     let gemm_ex = |what: &str, status: I, types: [I; 3], compute: I, algorithm: I| {
         passes(what, status, &[handle as i64, 0, 1], &|| unsafe {
             (cublas.cublasGemmEx)(
-                handle, 0, 1, 2, 2, 2, xa.cast(), pa.cast(), types[0], 2, pb.cast(), types[1], 2, xb.cast(), pc.cast(), types[2], 2, compute, algorithm,
+                handle,
+                0,
+                1,
+                2,
+                2,
+                2,
+                xa.cast(),
+                pa.cast(),
+                types[0],
+                2,
+                pb.cast(),
+                types[1],
+                2,
+                xb.cast(),
+                pc.cast(),
+                types[2],
+                2,
+                compute,
+                algorithm,
             )
         });
         assert_eq!(unsafe { (cublas.fake_argument)(18) }, i64::from(algorithm), "{what}");
@@ -290,7 +424,23 @@ fn passed_on(cublas: &Cublas) {
     gemm_ex("an algorithm", 0, [0; 3], 68, 7);
     let (array_a, array_b, array_c) = ([pa, pa], [pb, pb], [pc, pc]);
     passes("pointers", 0, &[handle as i64], &|| unsafe {
-        (cublas.cublasSgemmBatched)(handle, 0, 0, 2, 2, 2, xa, array_a.as_ptr(), 2, array_b.as_ptr(), 2, xb, array_c.as_ptr(), 2, 2)
+        (cublas.cublasSgemmBatched)(
+            handle,
+            0,
+            0,
+            2,
+            2,
+            2,
+            xa,
+            array_a.as_ptr(),
+            2,
+            array_b.as_ptr(),
+            2,
+            xb,
+            array_c.as_ptr(),
+            2,
+            2,
+        )
     });
     passes("a negative increment", 0, &[handle as i64], &|| unsafe {
         (cublas.cublasSgemv_v2)(handle, 0, 2, 2, xa, pa, 2, pb, -1, xb, pc, 1)
@@ -308,24 +458,43 @@ fn passed_on(cublas: &Cublas) {
 /// `cublasLtMatmul` with what is no plain product; the fake counts calls of each library by itself.
 fn matmul_passed_on(cublas: &Cublas) {
     let handle = handle(cublas);
-    let calls: unsafe extern "C" fn() -> u64 = unsafe { std::mem::transmute(dlsym(library("libcublasLt.so.12"), c"fake_calls".as_ptr())) };
+    let calls: unsafe extern "C" fn() -> u64 =
+        unsafe { std::mem::transmute(dlsym(library("libcublasLt.so.12"), c"fake_calls".as_ptr())) };
     let matrix = |fill: f32| Columns { data: vec![fill; 4], rows: 2, cols: 2, leading: 2, stride: 4 };
     let (a, b, mut c, other) = (matrix(1.0), matrix(2.0), matrix(3.0), matrix(5.0));
     let (alpha, one) = (1.0f32, 1.0f32);
     let layouts = [&a, &b, &c, &other].map(|matrix| layout(cublas, matrix, 1));
     let mut call = |handle: M, desc: M, from_other: bool| unsafe {
         let pc = c.data.as_mut_ptr();
-        let (old, old_layout) = if from_other { (other.data.as_ptr(), layouts[3]) } else { (pc.cast_const(), layouts[2]) };
+        let (old, old_layout) =
+            if from_other { (other.data.as_ptr(), layouts[3]) } else { (pc.cast_const(), layouts[2]) };
         let before = calls();
         let status = (cublas.cublasLtMatmul)(
-            handle, desc, (&raw const alpha).cast(), a.data.as_ptr().cast(), layouts[0], b.data.as_ptr().cast(), layouts[1], (&raw const one).cast(),
-            old.cast(), old_layout, pc.cast(), layouts[2], null(), null_mut(), 0, null_mut(),
+            handle,
+            desc,
+            (&raw const alpha).cast(),
+            a.data.as_ptr().cast(),
+            layouts[0],
+            b.data.as_ptr().cast(),
+            layouts[1],
+            (&raw const one).cast(),
+            old.cast(),
+            old_layout,
+            pc.cast(),
+            layouts[2],
+            null(),
+            null_mut(),
+            0,
+            null_mut(),
         );
         (status, calls() - before)
     };
     let with = |attribute: I, value: I| {
         let desc = desc(cublas, 68, [0, 0]);
-        assert_eq!(unsafe { (cublas.cublasLtMatmulDescSetAttribute)(desc, attribute, (&raw const value).cast(), 4) }, 0);
+        assert_eq!(
+            unsafe { (cublas.cublasLtMatmulDescSetAttribute)(desc, attribute, (&raw const value).cast(), 4) },
+            0
+        );
         desc
     };
     assert_eq!(call(handle, desc(cublas, 68, [0, 0]), false), (0, 0), "a plain product is taken");
@@ -350,7 +519,10 @@ fn inner(cublas: &Cublas) {
         assert_eq!((cublas.cublasSetMathMode)(handle, 3), 0);
         let before = (cublas.fake_calls)();
         let pointers = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
-        assert_eq!((cublas.cublasSgemm_v2)(handle, 0, 0, 2, 2, 2, &alpha, pointers.0, 2, pointers.1, 2, &beta, pointers.2, 2), 0);
+        assert_eq!(
+            (cublas.cublasSgemm_v2)(handle, 0, 0, 2, 2, 2, &alpha, pointers.0, 2, pointers.1, 2, &beta, pointers.2, 2),
+            0
+        );
         assert_eq!((cublas.fake_calls)(), before + 2, "both calls are cuBLAS's");
         assert_eq!((cublas.fake_argument)(17), 1, "the inner one was the last");
     }
@@ -431,8 +603,10 @@ fn gpu(cublas: &Cublas, driver_context: u64, size: i64, stream: usize) {
     unsafe {
         let begin: unsafe extern "C" fn(usize, u32, u32) = std::mem::transmute(dlsym(driver, c"fake_begin".as_ptr()));
         let calls: unsafe extern "C" fn() -> usize = std::mem::transmute(dlsym(driver, c"fake_calls".as_ptr()));
-        let name: unsafe extern "C" fn(usize, *mut usize) -> *const u8 = std::mem::transmute(dlsym(driver, c"fake_call_name".as_ptr()));
-        let set_current: unsafe extern "C" fn(usize) -> u32 = std::mem::transmute(dlsym(driver, c"cuCtxSetCurrent".as_ptr()));
+        let name: unsafe extern "C" fn(usize, *mut usize) -> *const u8 =
+            std::mem::transmute(dlsym(driver, c"fake_call_name".as_ptr()));
+        let set_current: unsafe extern "C" fn(usize) -> u32 =
+            std::mem::transmute(dlsym(driver, c"cuCtxSetCurrent".as_ptr()));
         begin(0, 0, 0);
         set_current(driver_context as usize);
         let handle = handle(cublas);
@@ -443,7 +617,8 @@ fn gpu(cublas: &Cublas, driver_context: u64, size: i64, stream: usize) {
         let size = size as I;
         for call in 0..2 {
             let (before, products) = (calls(), (cublas.fake_calls)());
-            let status = (cublas.cublasSgemm_v2)(handle, 1, 0, size, size, size, &alpha, a, size, b, size, &beta, c, size);
+            let status =
+                (cublas.cublasSgemm_v2)(handle, 1, 0, size, size, size, &alpha, a, size, b, size, &beta, c, size);
             let names: Vec<String> = (before + 1..=calls())
                 .map(|number| {
                     let mut length = 0;
@@ -451,7 +626,11 @@ fn gpu(cublas: &Cublas, driver_context: u64, size: i64, stream: usize) {
                     String::from_utf8_lossy(std::slice::from_raw_parts(text, length)).into_owned()
                 })
                 .collect();
-            println!("call {call}: status {status}, by cuBLAS {}, driver: {}", (cublas.fake_calls)() - products, names.join(" "));
+            println!(
+                "call {call}: status {status}, by cuBLAS {}, driver: {}",
+                (cublas.fake_calls)() - products,
+                names.join(" ")
+            );
         }
     }
 }

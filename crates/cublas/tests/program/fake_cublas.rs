@@ -31,7 +31,19 @@ trait Word {
     fn word(self) -> i64;
 }
 macro_rules! words { ($($kind:ty),*) => { $(impl Word for $kind { fn word(self) -> i64 { self as i64 } })* } }
-words!(c_int, i64, usize, *const f32, *mut f32, *const c_void, *mut c_void, *const *const f32, *const *mut f32, *const *const c_void, *const *mut c_void);
+words!(
+    c_int,
+    i64,
+    usize,
+    *const f32,
+    *mut f32,
+    *const c_void,
+    *mut c_void,
+    *const *const f32,
+    *const *mut f32,
+    *const *const c_void,
+    *const *mut c_void
+);
 
 macro_rules! record {
     ($($argument:ident),*) => {
@@ -57,7 +69,8 @@ impl Matrix {
         if operation == 0 { self } else { Self { row_stride: self.col_stride, col_stride: self.row_stride, ..self } }
     }
     fn at(self, batch: i64, row: i64, col: i64) -> *mut f32 {
-        self.pointer.wrapping_offset((batch * self.batch_stride + row * self.row_stride + col * self.col_stride) as isize)
+        self.pointer
+            .wrapping_offset((batch * self.batch_stride + row * self.row_stride + col * self.col_stride) as isize)
     }
 }
 
@@ -71,7 +84,8 @@ fn multiply([m, n, k, count]: [i64; 4], alpha: f32, a: Matrix, b: Matrix, beta: 
             for col in 0..n {
                 let sum: f64 =
                     (0..k).map(|i| unsafe { f64::from(*a.at(batch, row, i)) * f64::from(*b.at(batch, i, col)) }).sum();
-                let old = if beta == 0.0 { 0.0 } else { f64::from(beta) * f64::from(unsafe { *c.at(batch, row, col) }) };
+                let old =
+                    if beta == 0.0 { 0.0 } else { f64::from(beta) * f64::from(unsafe { *c.at(batch, row, col) }) };
                 unsafe { *c.at(batch, row, col) = (f64::from(alpha) * sum + old) as f32 };
             }
         }
@@ -141,14 +155,29 @@ mod cublas {
     }
 
     fn gemm(
-        handle: *mut c_void, [ta, tb]: [c_int; 2], [m, n, k, count]: [i64; 4], alpha: *const f32, (a, lda, sa): (*const f32, i64, i64),
-        (b, ldb, sb): (*const f32, i64, i64), beta: *const f32, (c, ldc, sc): (*mut f32, i64, i64),
+        handle: *mut c_void,
+        [ta, tb]: [c_int; 2],
+        [m, n, k, count]: [i64; 4],
+        alpha: *const f32,
+        (a, lda, sa): (*const f32, i64, i64),
+        (b, ldb, sb): (*const f32, i64, i64),
+        beta: *const f32,
+        (c, ldc, sc): (*mut f32, i64, i64),
     ) -> c_int {
         if handle.is_null() {
             return NOT_INITIALIZED;
         }
         let (rows_a, rows_b) = (if ta == 0 { m } else { k }, if tb == 0 { k } else { n });
-        if m < 0 || n < 0 || k < 0 || count < 0 || lda < rows_a.max(1) || ldb < rows_b.max(1) || ldc < m.max(1) || alpha.is_null() || beta.is_null() {
+        if m < 0
+            || n < 0
+            || k < 0
+            || count < 0
+            || lda < rows_a.max(1)
+            || ldb < rows_b.max(1)
+            || ldc < m.max(1)
+            || alpha.is_null()
+            || beta.is_null()
+        {
             return INVALID_VALUE;
         }
         if !(0..=2).contains(&ta) || !(0..=2).contains(&tb) {
@@ -160,17 +189,46 @@ mod cublas {
 
     #[unsafe(no_mangle)]
     extern "C" fn cublasSgemm_v2(
-        handle: *mut c_void, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const f32, a: *const f32, lda: c_int, b: *const f32,
-        ldb: c_int, beta: *const f32, c: *mut f32, ldc: c_int,
+        handle: *mut c_void,
+        ta: c_int,
+        tb: c_int,
+        m: c_int,
+        n: c_int,
+        k: c_int,
+        alpha: *const f32,
+        a: *const f32,
+        lda: c_int,
+        b: *const f32,
+        ldb: c_int,
+        beta: *const f32,
+        c: *mut f32,
+        ldc: c_int,
     ) -> c_int {
         record!(handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
         if CALLS_ITSELF.load(SeqCst) {
             type Function = extern "C" fn(
-                *mut c_void, c_int, c_int, c_int, c_int, c_int, *const f32, *const f32, c_int, c_longlong, *const f32, c_int, c_longlong,
-                *const f32, *mut f32, c_int, c_longlong, c_int,
+                *mut c_void,
+                c_int,
+                c_int,
+                c_int,
+                c_int,
+                c_int,
+                *const f32,
+                *const f32,
+                c_int,
+                c_longlong,
+                *const f32,
+                c_int,
+                c_longlong,
+                *const f32,
+                *mut f32,
+                c_int,
+                c_longlong,
+                c_int,
             ) -> c_int;
             // The first function of this name in the process: the one that was preloaded.
-            let function: Function = unsafe { std::mem::transmute(dlsym(std::ptr::null_mut(), c"cublasSgemmStridedBatched".as_ptr())) };
+            let function: Function =
+                unsafe { std::mem::transmute(dlsym(std::ptr::null_mut(), c"cublasSgemmStridedBatched".as_ptr())) };
             return function(handle, ta, tb, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1);
         }
         let extents = [m.into(), n.into(), k.into(), 1];
@@ -179,8 +237,20 @@ mod cublas {
 
     #[unsafe(no_mangle)]
     extern "C" fn cublasSgemm_v2_64(
-        handle: *mut c_void, ta: c_int, tb: c_int, m: i64, n: i64, k: i64, alpha: *const f32, a: *const f32, lda: i64, b: *const f32, ldb: i64,
-        beta: *const f32, c: *mut f32, ldc: i64,
+        handle: *mut c_void,
+        ta: c_int,
+        tb: c_int,
+        m: i64,
+        n: i64,
+        k: i64,
+        alpha: *const f32,
+        a: *const f32,
+        lda: i64,
+        b: *const f32,
+        ldb: i64,
+        beta: *const f32,
+        c: *mut f32,
+        ldc: i64,
     ) -> c_int {
         record!(handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
         gemm(handle, [ta, tb], [m, n, k, 1], alpha, (a, lda, 0), (b, ldb, 0), beta, (c, ldc, 0))
@@ -188,8 +258,24 @@ mod cublas {
 
     #[unsafe(no_mangle)]
     extern "C" fn cublasSgemmStridedBatched(
-        handle: *mut c_void, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const f32, a: *const f32, lda: c_int, sa: c_longlong,
-        b: *const f32, ldb: c_int, sb: c_longlong, beta: *const f32, c: *mut f32, ldc: c_int, sc: c_longlong, count: c_int,
+        handle: *mut c_void,
+        ta: c_int,
+        tb: c_int,
+        m: c_int,
+        n: c_int,
+        k: c_int,
+        alpha: *const f32,
+        a: *const f32,
+        lda: c_int,
+        sa: c_longlong,
+        b: *const f32,
+        ldb: c_int,
+        sb: c_longlong,
+        beta: *const f32,
+        c: *mut f32,
+        ldc: c_int,
+        sc: c_longlong,
+        count: c_int,
     ) -> c_int {
         record!(handle, ta, tb, m, n, k, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc, sc, count);
         let extents = [m.into(), n.into(), k.into(), count.into()];
@@ -198,34 +284,91 @@ mod cublas {
 
     #[unsafe(no_mangle)]
     extern "C" fn cublasSgemmBatched(
-        handle: *mut c_void, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const f32, a: *const *const f32, lda: c_int,
-        b: *const *const f32, ldb: c_int, beta: *const f32, c: *const *mut f32, ldc: c_int, count: c_int,
+        handle: *mut c_void,
+        ta: c_int,
+        tb: c_int,
+        m: c_int,
+        n: c_int,
+        k: c_int,
+        alpha: *const f32,
+        a: *const *const f32,
+        lda: c_int,
+        b: *const *const f32,
+        ldb: c_int,
+        beta: *const f32,
+        c: *const *mut f32,
+        ldc: c_int,
+        count: c_int,
     ) -> c_int {
         record!(handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, count);
         let extents = [m.into(), n.into(), k.into(), 1];
-        (0..count as usize).map(|i| unsafe {
-            let (a, b, c) = (*a.add(i), *b.add(i), *c.add(i));
-            gemm(handle, [ta, tb], extents, alpha, (a, lda.into(), 0), (b, ldb.into(), 0), beta, (c, ldc.into(), 0))
-        }).max().unwrap_or(SUCCESS)
+        (0..count as usize)
+            .map(|i| unsafe {
+                let (a, b, c) = (*a.add(i), *b.add(i), *c.add(i));
+                gemm(handle, [ta, tb], extents, alpha, (a, lda.into(), 0), (b, ldb.into(), 0), beta, (c, ldc.into(), 0))
+            })
+            .max()
+            .unwrap_or(SUCCESS)
     }
 
     #[unsafe(no_mangle)]
     extern "C" fn cublasSgemmEx(
-        handle: *mut c_void, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const f32, a: *const c_void, at: c_int, lda: c_int,
-        b: *const c_void, bt: c_int, ldb: c_int, beta: *const f32, c: *mut c_void, ct: c_int, ldc: c_int,
+        handle: *mut c_void,
+        ta: c_int,
+        tb: c_int,
+        m: c_int,
+        n: c_int,
+        k: c_int,
+        alpha: *const f32,
+        a: *const c_void,
+        at: c_int,
+        lda: c_int,
+        b: *const c_void,
+        bt: c_int,
+        ldb: c_int,
+        beta: *const f32,
+        c: *mut c_void,
+        ct: c_int,
+        ldc: c_int,
     ) -> c_int {
         record!(handle, ta, tb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc);
         if [at, bt, ct] != [0; 3] {
             return NOT_SUPPORTED;
         }
         let extents = [m.into(), n.into(), k.into(), 1];
-        gemm(handle, [ta, tb], extents, alpha, (a.cast(), lda.into(), 0), (b.cast(), ldb.into(), 0), beta, (c.cast(), ldc.into(), 0))
+        gemm(
+            handle,
+            [ta, tb],
+            extents,
+            alpha,
+            (a.cast(), lda.into(), 0),
+            (b.cast(), ldb.into(), 0),
+            beta,
+            (c.cast(), ldc.into(), 0),
+        )
     }
 
     #[unsafe(no_mangle)]
     extern "C" fn cublasGemmEx(
-        handle: *mut c_void, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const c_void, a: *const c_void, at: c_int, lda: c_int,
-        b: *const c_void, bt: c_int, ldb: c_int, beta: *const c_void, c: *mut c_void, ct: c_int, ldc: c_int, compute: c_int, algorithm: c_int,
+        handle: *mut c_void,
+        ta: c_int,
+        tb: c_int,
+        m: c_int,
+        n: c_int,
+        k: c_int,
+        alpha: *const c_void,
+        a: *const c_void,
+        at: c_int,
+        lda: c_int,
+        b: *const c_void,
+        bt: c_int,
+        ldb: c_int,
+        beta: *const c_void,
+        c: *mut c_void,
+        ct: c_int,
+        ldc: c_int,
+        compute: c_int,
+        algorithm: c_int,
     ) -> c_int {
         record!(handle, ta, tb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc, compute, algorithm);
         if [at, bt, ct] != [0; 3] {
@@ -233,32 +376,77 @@ mod cublas {
         }
         let extents = [m.into(), n.into(), k.into(), 1];
         gemm(
-            handle, [ta, tb], extents, alpha.cast(), (a.cast(), lda.into(), 0), (b.cast(), ldb.into(), 0), beta.cast(),
+            handle,
+            [ta, tb],
+            extents,
+            alpha.cast(),
+            (a.cast(), lda.into(), 0),
+            (b.cast(), ldb.into(), 0),
+            beta.cast(),
             (c.cast(), ldc.into(), 0),
         )
     }
 
     #[unsafe(no_mangle)]
     extern "C" fn cublasGemmStridedBatchedEx(
-        handle: *mut c_void, ta: c_int, tb: c_int, m: c_int, n: c_int, k: c_int, alpha: *const c_void, a: *const c_void, at: c_int, lda: c_int,
-        sa: c_longlong, b: *const c_void, bt: c_int, ldb: c_int, sb: c_longlong, beta: *const c_void, c: *mut c_void, ct: c_int, ldc: c_int,
-        sc: c_longlong, count: c_int, compute: c_int, algorithm: c_int,
+        handle: *mut c_void,
+        ta: c_int,
+        tb: c_int,
+        m: c_int,
+        n: c_int,
+        k: c_int,
+        alpha: *const c_void,
+        a: *const c_void,
+        at: c_int,
+        lda: c_int,
+        sa: c_longlong,
+        b: *const c_void,
+        bt: c_int,
+        ldb: c_int,
+        sb: c_longlong,
+        beta: *const c_void,
+        c: *mut c_void,
+        ct: c_int,
+        ldc: c_int,
+        sc: c_longlong,
+        count: c_int,
+        compute: c_int,
+        algorithm: c_int,
     ) -> c_int {
-        record!(handle, ta, tb, m, n, k, alpha, a, at, lda, sa, b, bt, ldb, sb, beta, c, ct, ldc, sc, count, compute, algorithm);
+        record!(
+            handle, ta, tb, m, n, k, alpha, a, at, lda, sa, b, bt, ldb, sb, beta, c, ct, ldc, sc, count, compute,
+            algorithm
+        );
         if [at, bt, ct] != [0; 3] {
             return NOT_SUPPORTED;
         }
         let extents = [m.into(), n.into(), k.into(), count.into()];
         gemm(
-            handle, [ta, tb], extents, alpha.cast(), (a.cast(), lda.into(), sa), (b.cast(), ldb.into(), sb), beta.cast(),
+            handle,
+            [ta, tb],
+            extents,
+            alpha.cast(),
+            (a.cast(), lda.into(), sa),
+            (b.cast(), ldb.into(), sb),
+            beta.cast(),
             (c.cast(), ldc.into(), sc),
         )
     }
 
     #[unsafe(no_mangle)]
     extern "C" fn cublasSgemv_v2(
-        handle: *mut c_void, trans: c_int, m: c_int, n: c_int, alpha: *const f32, a: *const f32, lda: c_int, x: *const f32, incx: c_int,
-        beta: *const f32, y: *mut f32, incy: c_int,
+        handle: *mut c_void,
+        trans: c_int,
+        m: c_int,
+        n: c_int,
+        alpha: *const f32,
+        a: *const f32,
+        lda: c_int,
+        x: *const f32,
+        incx: c_int,
+        beta: *const f32,
+        y: *mut f32,
+        incy: c_int,
     ) -> c_int {
         record!(handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy);
         if handle.is_null() {
@@ -270,8 +458,18 @@ mod cublas {
         let (rows, cols) = if trans == 0 { (m, n) } else { (n, m) };
         // From the end where the increment is negative.
         let begin = |len: c_int, increment: c_int| if increment < 0 { -((len - 1) * increment) as isize } else { 0 };
-        let x = Matrix { pointer: x.cast_mut().wrapping_offset(begin(cols, incx)), row_stride: incx.into(), col_stride: 0, batch_stride: 0 };
-        let y = Matrix { pointer: y.wrapping_offset(begin(rows, incy)), row_stride: incy.into(), col_stride: 0, batch_stride: 0 };
+        let x = Matrix {
+            pointer: x.cast_mut().wrapping_offset(begin(cols, incx)),
+            row_stride: incx.into(),
+            col_stride: 0,
+            batch_stride: 0,
+        };
+        let y = Matrix {
+            pointer: y.wrapping_offset(begin(rows, incy)),
+            row_stride: incy.into(),
+            col_stride: 0,
+            batch_stride: 0,
+        };
         let a = Matrix::columns(a, lda.into(), 0).op(trans);
         multiply([rows.into(), 1, cols.into(), 1], unsafe { *alpha }, a, x, unsafe { *beta }, y)
     }
@@ -305,9 +503,16 @@ mod lt {
     }
 
     #[unsafe(no_mangle)]
-    extern "C" fn cublasLtMatrixLayoutCreate(object: *mut *mut c_void, kind: c_int, rows: u64, cols: u64, leading: i64) -> c_int {
+    extern "C" fn cublasLtMatrixLayoutCreate(
+        object: *mut *mut c_void,
+        kind: c_int,
+        rows: u64,
+        cols: u64,
+        leading: i64,
+    ) -> c_int {
         let mut attributes = [0; 40];
-        (attributes[0], attributes[2], attributes[3], attributes[4], attributes[5]) = (kind.into(), rows as i64, cols as i64, leading, 1);
+        (attributes[0], attributes[2], attributes[3], attributes[4], attributes[5]) =
+            (kind.into(), rows as i64, cols as i64, leading, 1);
         make(object, attributes)
     }
 
@@ -322,13 +527,24 @@ mod lt {
         SUCCESS
     }
 
-    fn get(is_layout: bool, object: *mut c_void, attribute: c_int, value: *mut c_void, size: usize, written: *mut usize) -> c_int {
+    fn get(
+        is_layout: bool,
+        object: *mut c_void,
+        attribute: c_int,
+        value: *mut c_void,
+        size: usize,
+        written: *mut usize,
+    ) -> c_int {
         if size != bytes(is_layout, attribute) {
             return INVALID_VALUE;
         }
         unsafe {
             let found = (*object.cast::<Attributes>())[attribute as usize];
-            if size == 4 { *value.cast::<i32>() = found as i32 } else { *value.cast::<i64>() = found }
+            if size == 4 {
+                *value.cast::<i32>() = found as i32
+            } else {
+                *value.cast::<i64>() = found
+            }
             *written = size;
         }
         SUCCESS
@@ -353,9 +569,22 @@ mod lt {
 
     #[unsafe(no_mangle)]
     extern "C" fn cublasLtMatmul(
-        handle: *mut c_void, desc: *mut c_void, alpha: *const c_void, a: *const c_void, la: *mut c_void, b: *const c_void, lb: *mut c_void,
-        beta: *const c_void, c: *const c_void, lc: *mut c_void, d: *mut c_void, ld: *mut c_void, algorithm: *const c_void, workspace: *mut c_void,
-        bytes: usize, stream: *mut c_void,
+        handle: *mut c_void,
+        desc: *mut c_void,
+        alpha: *const c_void,
+        a: *const c_void,
+        la: *mut c_void,
+        b: *const c_void,
+        lb: *mut c_void,
+        beta: *const c_void,
+        c: *const c_void,
+        lc: *mut c_void,
+        d: *mut c_void,
+        ld: *mut c_void,
+        algorithm: *const c_void,
+        workspace: *mut c_void,
+        bytes: usize,
+        stream: *mut c_void,
     ) -> c_int {
         record!(handle, desc, alpha, a, la, b, lb, beta, c, lc, d, ld, algorithm, workspace, bytes, stream);
         if handle.is_null() {

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::fake_faults::{Kind, end_handle, is_handle, made};
 use crate::fake_streams::{LAST_STREAM, check_unused, enqueue};
-use crate::{
-    INVALID_VALUE, SUCCESS, check, create, destroyed, prescribed, prescribed_in_context, refusal_to_destroy,
-};
+use crate::{INVALID_VALUE, SUCCESS, check, create, destroyed, prescribed, prescribed_in_context, refusal_to_destroy};
 
 const OUT_OF_MEMORY: u32 = 2;
 /// What addresses are multiples of, as the driver promises.
