@@ -68,4 +68,8 @@ pub(crate) mod layout {
     pub(crate) const BATCH_COUNT: c_int = 5;
     pub(crate) const STRIDED_BATCH_OFFSET: c_int = 6;
     pub(crate) const PLANE_OFFSET: c_int = 7;
+    pub(crate) const BATCH_MODE: c_int = 8;
+
+    /// `CUBLASLT_BATCH_MODE_STRIDED`: the pointer is that of the first matrix, and not of pointers to all.
+    pub(crate) const BATCH_STRIDED: c_int = 0;
 }

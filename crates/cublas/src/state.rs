@@ -242,7 +242,7 @@ impl Matmul {
         let (pointer, object) = self.matrices[index];
         let unreadable = || Why::new("a descriptor cannot be read");
         // SAFETY: the caller's promise; the types are those of the header.
-        let (kind, order, rows, cols, leading, count, batch_stride, plane) = unsafe {
+        let (kind, order, rows, cols, leading, count, batch_stride, plane, batch_mode) = unsafe {
             (
                 attribute::<c_int>(getters.layout, object, layout::TYPE).ok_or_else(unreadable)?,
                 attribute::<c_int>(getters.layout, object, layout::ORDER).ok_or_else(unreadable)?,
@@ -252,10 +252,15 @@ impl Matmul {
                 attribute::<i32>(getters.layout, object, layout::BATCH_COUNT).ok_or_else(unreadable)?,
                 attribute::<i64>(getters.layout, object, layout::STRIDED_BATCH_OFFSET).ok_or_else(unreadable)?,
                 attribute::<i64>(getters.layout, object, layout::PLANE_OFFSET).unwrap_or(0),
+                // Since CUDA 13.
+                attribute::<c_int>(getters.layout, object, layout::BATCH_MODE).unwrap_or(layout::BATCH_STRIDED),
             )
         };
         if kind != abi::REAL_32F {
             return Err(Why::new("matrices are not all fp32"));
+        }
+        if batch_mode != layout::BATCH_STRIDED {
+            return Err(Why::new("the matrices are given by pointers in device memory"));
         }
         if plane != 0 || !matches!(order, abi::ORDER_COLUMN | abi::ORDER_ROW) {
             return Err(Why::with("a matrix is neither by columns nor by rows", order.to_string()));

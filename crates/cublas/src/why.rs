@@ -37,12 +37,6 @@ impl From<tilewright::Error> for Why {
     }
 }
 
-impl From<tilewright::DeviceError> for Why {
-    fn from(error: tilewright::DeviceError) -> Self {
-        Self::with("tilewright cannot compute it", error.to_string())
-    }
-}
-
 impl From<cuda_driver::Error> for Why {
     fn from(error: cuda_driver::Error) -> Self {
         Self::with("the driver", error.to_string())

@@ -591,6 +591,10 @@ mod lt {
             return NOT_INITIALIZED;
         }
         let attributes = |object: *mut c_void| unsafe { *object.cast::<Attributes>() };
+        // Matrices that pointers lead to.
+        if [la, lb, lc, ld].into_iter().any(|layout| attributes(layout)[8] != 0) {
+            return NOT_SUPPORTED;
+        }
         let desc = attributes(desc);
         let matrix = |pointer: *const c_void, layout: *mut c_void| {
             let layout = attributes(layout);
