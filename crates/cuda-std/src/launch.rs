@@ -73,14 +73,14 @@ pub unsafe trait Kernel: Copy + Send + Sync {
 ///     x.own_elements().for_each(|x| x.set(2.0 * x.get()));
 /// }
 ///
-/// let mut data = [0.0; 4];
-/// let (first, second) = (ones { x: DisjointSlice::new(&mut data) }, doubles { x: DisjointSlice::new(&mut data) });
+/// let (mut x, mut y) = ([0.0; 4], [3.0; 4]);
+/// let (first, second) = (ones { x: DisjointSlice::new(&mut x) }, doubles { x: DisjointSlice::new(&mut y) });
 /// let both: [&dyn ErasedKernel; 2] = [&first, &second];
 /// for kernel in both {
 ///     // SAFETY: the only view is of an array of this program.
 ///     unsafe { Executor::new(Checks::Full).launch_erased(kernel, Dim3::from(1)) }?;
 /// }
-/// assert_eq!(data, [2.0; 4]);
+/// assert_eq!((x, y), ([1.0; 4], [6.0; 4]));
 /// # Ok::<(), cuda_std::executor::LaunchError>(())
 /// ```
 ///
