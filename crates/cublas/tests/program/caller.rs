@@ -505,7 +505,10 @@ fn matmul_passed_on(cublas: &Cublas) {
     assert_eq!(call(handle, with(15, 4), false), (0, 1), "multiprocessors");
     assert_eq!(call(null_mut(), desc(cublas, 68, [0, 0]), false), (1, 1), "no handle");
     let by_pointers: I = 1;
-    assert_eq!(unsafe { (cublas.cublasLtMatrixLayoutSetAttribute)(layouts[0], 8, (&raw const by_pointers).cast(), 4) }, 0);
+    assert_eq!(
+        unsafe { (cublas.cublasLtMatrixLayoutSetAttribute)(layouts[0], 8, (&raw const by_pointers).cast(), 4) },
+        0
+    );
     assert_eq!(call(handle, desc(cublas, 68, [0, 0]), false), (15, 1), "pointers to matrices");
     println!("matmul passed on");
 }
