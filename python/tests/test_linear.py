@@ -293,6 +293,9 @@ def test_wrong_arguments_are_named(random: np.random.Generator) -> None:
     assert "out overlaps residual" in message_of(ValueError, of, x, w, residual=out, out=out)
     assert "out has shape (3, 4)" in message_of(ValueError, of, x, w, out=out.T)
     assert "mat1 has shape" in message_of(ValueError, tilewright.addmm, bias, x[0], w)
+    assert "scale is given" in message_of(TypeError, of, x, w, scale=bias[:1])
+    assert "beta is given" in message_of(TypeError, tilewright.addmm, out, x, w.T, beta="half")
+    assert "alpha is given" in message_of(TypeError, tilewright.addmm, out, x, w.T, alpha=None)
     assert "batch2 has shape" in message_of(ValueError, tilewright.baddbmm, bias, x[None], w.T[None].repeat(2, 0))
     assert "overlaps input" in message_of(ValueError, tilewright.addmm, out, x, w.T, out=out)
 

@@ -232,6 +232,18 @@ def test_it_compiles_without_a_break(backend: str, dynamic: bool, wanted: bool) 
             torch.testing.assert_close(of_ours, torch.autograd.grad(right.sum(), given), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dynamic", [False, True, None])
+def test_numbers_can_be_arguments_of_what_is_compiled(dynamic: Any) -> None:
+    def layer(x: Any, w: Any, bias: Any, alpha: float, slope: float) -> Any:
+        return tilewright.addmm(bias, x, w, alpha=alpha, beta=2 * alpha, activation=("leaky_relu", slope), **EMULATE)
+
+    x, w, bias = whole(4, 5), whole(5, 6), whole(6)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for alpha, slope in ((0.5, 0.25), (2.0, 0.25), (3, 0.5)):
+        expected = F.leaky_relu(torch.addmm(bias, x, w, alpha=alpha, beta=2 * alpha), slope)
+        torch.testing.assert_close(compiled(x, w, bias, alpha, slope), expected, rtol=0, atol=0)
+
+
 def test_a_compiled_function_can_have_its_result_written() -> None:
     compiled = torch.compile(
         lambda x, w, out: tilewright.linear(x, w, activation="relu", out=out, **EMULATE) * 2, fullgraph=True, backend="aot_eager"
@@ -242,11 +254,11 @@ def test_a_compiled_function_can_have_its_result_written() -> None:
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-@pytest.mark.parametrize("steps", ["", "add 0.5 bias;gelu;multiply operand_of_mul"])
+@pytest.mark.parametrize("steps", ["", "add bias;gelu;multiply operand_of_mul"])
 def test_torch_finds_the_operator_in_order(requires_grad: bool, steps: str) -> None:
     x, w, bias, _ = operands(requires_grad=requires_grad)
     read = [bias, bias] if steps else []
-    options = EMULATE | {"alpha": 0.5, "steps": steps}
+    options = EMULATE | {"alpha": 0.5, "steps": steps, "numbers": [0.5] if steps else []}
     torch.library.opcheck(torch.ops.tilewright.fused_matmul.default, ("linear", x, w, read), options)
     read = [tensor.detach() for tensor in read]
     out = torch.empty(6, 7)
@@ -285,6 +297,7 @@ def test_errors_are_those_of_other_arrays(device: str, requires_grad: bool) -> N
     assert "mat2" in message_of(ValueError, tilewright.addmm, bias, x, w.T[0])
     assert "batch1" in message_of(ValueError, tilewright.baddbmm, bias, x, w.T)
     assert "'swish'" in message_of(ValueError, of, x, w, activation="swish")
+    assert "'bmm'" in message_of(ValueError, torch.ops.tilewright.fused_matmul, "bmm", x.to("meta"), w.to("meta"), [])
     other = torch.zeros(3, device="meta" if device == "cpu" else "cpu")
     text = message_of(ValueError, of, x, w, other)
     assert "cpu" in text and "meta" in text

@@ -7,7 +7,8 @@ what they were given, which nobody has if it is not stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from tilewright._torch import check_out, differentiate, multiply, refuse_derivat
 __all__ = ["dispatch", "traced"]
 
 _library = torch.library.Library("tilewright", "FRAGMENT")
-_OPTIONS = 'float alpha=1.0, str steps="", str precision="fp32", str on_cpu="refuse", bool invariant=False'
+_OPTIONS = 'float alpha=1.0, str steps="", float[] numbers=[], str precision="fp32", str on_cpu="refuse", bool invariant=False'
 _ARGUMENTS = f"str function, Tensor a, Tensor b, Tensor[] operands, *, {_OPTIONS}"
 _library.define(f"fused_matmul({_ARGUMENTS}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 # It returns nothing: torch.compile takes no operators of ours that return what they were given.
@@ -36,20 +37,22 @@ def dispatch(
     out: torch.Tensor | None,
     alpha: float,
     steps: str,
+    numbers: list[float],
     precision: str,
     on_cpu: str,
     invariant: bool,
 ) -> torch.Tensor:
     """Calls the operator, so that torch does everything that it does before a kernel."""
     options: dict[str, Any] = {"precision": precision, "on_cpu": on_cpu, "invariant": invariant}
+    behind: dict[str, Any] = {"alpha": alpha, "steps": steps, "numbers": numbers}
     if out is not None:
-        torch.ops.tilewright.fused_matmul.out(function, a, b, operands, alpha=alpha, steps=steps, out=out, **options)
+        torch.ops.tilewright.fused_matmul.out(function, a, b, operands, out=out, **behind, **options)
         return out
     if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():  # pyright: ignore[reportPrivateUsage]
         # An operator cannot say what it is to these; the product can, and so can all operators of torch.
         product = multiply(a, _right(function, b), part="all", **options)
-        return _apply(product if alpha == 1 else product * alpha, steps, operands)
-    return torch.ops.tilewright.fused_matmul.default(function, a, b, operands, alpha=alpha, steps=steps, **options)
+        return _apply(product if alpha == 1 else product * alpha, _split(steps), numbers, operands)
+    return torch.ops.tilewright.fused_matmul.default(function, a, b, operands, **behind, **options)
 
 
 def traced(
@@ -60,16 +63,18 @@ def traced(
     out: torch.Tensor | None,
     alpha: float,
     steps: str,
+    numbers: list[float],
     precision: str,
     on_cpu: str,
     invariant: bool,
 ) -> torch.Tensor:
     """As `dispatch`, for a compiler that looks at the call."""
     options: dict[str, Any] = {"precision": precision, "on_cpu": on_cpu, "invariant": invariant}
+    behind: dict[str, Any] = {"alpha": alpha, "steps": steps, "numbers": numbers}
     if out is not None:
-        torch.ops.tilewright.fused_matmul.out(function, a, b, operands, alpha=alpha, steps=steps, out=out, **options)
+        torch.ops.tilewright.fused_matmul.out(function, a, b, operands, out=out, **behind, **options)
         return out
-    return torch.ops.tilewright.fused_matmul.default(function, a, b, operands, alpha=alpha, steps=steps, **options)
+    return torch.ops.tilewright.fused_matmul.default(function, a, b, operands, **behind, **options)
 
 
 def _right(function: str, b: torch.Tensor) -> torch.Tensor:
@@ -122,15 +127,18 @@ def _on_cpu_out(
 
 def _with_defaults(options: dict[str, Any]) -> dict[str, Any]:
     """The operator's options: torch leaves out those that are what they are by default."""
-    return {"alpha": 1.0, "steps": "", "precision": "fp32", "on_cpu": "refuse", "invariant": False} | options
+    defaults: dict[str, Any] = {"alpha": 1.0, "steps": "", "numbers": [], "precision": "fp32", "on_cpu": "refuse", "invariant": False}
+    return defaults | options
 
 
 def _without_numbers(
     function: str, a: torch.Tensor, b: torch.Tensor, operands: Sequence[torch.Tensor], **options: Any
 ) -> torch.Tensor:
     """What the result is, but for its elements: for tensors that have none."""
-    names = {"linear": ("x", "w"), "addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2")}[function]
-    read = [step.split(" ")[-1] for step in _split(options.get("steps", "")) if step.startswith(("add ", "multiply "))]
+    names = {"linear": ("x", "w"), "addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2")}.get(function)
+    if names is None:
+        raise ArgumentError(f"the function is {function!r}: expected one of linear, addmm, baddbmm")
+    read = [step.split(" ")[1] for step in _split(options.get("steps", "")) if " " in step]
     for name, tensor in zip((*names, *read), (a, b, *operands)):
         if tensor.dtype != torch.float32:
             raise OperandTypeError(f"{name} has elements of type {tensor.dtype}, and tilewright multiplies float32")
@@ -178,13 +186,12 @@ def _differentiable(
         with torch._C._AutoDispatchBelowAutograd():  # pyright: ignore[reportPrivateUsage]
             return torch.ops.tilewright.fused_matmul.default(function, a, b, operands, **options)
     options = _with_defaults(options)
-    first, *others = [*_split(options["steps"]), ""]
-    if first.startswith("add "):
-        with_first, read = first, operands[0]
-    else:
-        with_first, read, others = "", None, [first, *others]
-    product = _Affine.apply(a, b, read, function, options | {"steps": with_first})
-    return _apply(product, ";".join(others), operands[read is not None :])
+    steps, numbers = _split(options["steps"]), options["numbers"]
+    # A sum at the beginning, such as that with a bias, is done with the product.
+    sums = int(bool(steps) and steps[0].startswith("add "))
+    read = operands[0] if sums else None
+    product = _Affine.apply(a, b, read, function, options | {"steps": ";".join(steps[:sums]), "numbers": numbers[:sums]})
+    return _apply(product, steps[sums:], numbers[sums:], operands[sums:])
 
 
 def _refuse_derivative(
@@ -214,7 +221,7 @@ class _Affine(torch.autograd.Function):
         options: dict[str, Any],
     ) -> torch.Tensor:
         ctx.function, ctx.alpha = function, options["alpha"]
-        ctx.beta = float(options["steps"].split(" ")[1]) if read is not None else 0.0
+        ctx.beta = options["numbers"][0] if read is not None else 0.0
         ctx.options = {name: options[name] for name in ("precision", "on_cpu", "invariant")} | {"part": "all"}
         ctx.shapes = (a.shape, b.shape)
         ctx.shape_of_read = None if read is None else read.shape
@@ -260,32 +267,45 @@ def _split(steps: str) -> list[str]:
     return [step for step in steps.split(";") if step]
 
 
-def _apply(values: torch.Tensor, steps: str, operands: Sequence[torch.Tensor]) -> torch.Tensor:
+def _apply(
+    values: torch.Tensor, steps: Sequence[str], numbers: Sequence[float], operands: Sequence[torch.Tensor]
+) -> torch.Tensor:
     """The steps by torch's own operators."""
-    left = list(operands)
-    for step in _split(steps):
-        name, *words = step.split(" ")
-        if name in ("add", "multiply"):
+    left, given = list(operands), list(numbers)
+    for step in steps:
+        name, *read = step.split(" ")
+        if read:
             operand = left.pop(0)
-            _check_broadcast(words[-1], operand, values.shape)
-            if name == "multiply":
+            _check_broadcast(read[0], operand, values.shape)
+            factor = given.pop(0) if name == "add" else None
+            if factor is None:
                 values = values * operand
-            elif float(words[0]) != 0:
-                values = torch.add(values, operand, alpha=float(words[0]))
-            continue
-        numbers = [float(word) for word in words]
-        if name == "scale":
-            values = values * numbers[0]
+            elif factor != 0:
+                values = torch.add(values, operand, alpha=factor)
+        elif name == "scale":
+            values = values * given.pop(0)
         elif name == "offset":
-            values = values + numbers[0]
-        elif name == "gelu_tanh":
-            values = F.gelu(values, approximate="tanh")
-        elif name in ("sigmoid", "tanh", "clamp"):
-            values = getattr(torch, name)(values, *numbers)
+            values = values + given.pop(0)
+        elif name == "leaky_relu":
+            values = F.leaky_relu(values, given.pop(0))
+        elif name == "hardtanh":
+            values = F.hardtanh(values, given.pop(0), given.pop(0))
+        elif name == "clamp":
+            values = torch.clamp(values, given.pop(0), given.pop(0))
         else:
-            values = getattr(F, name)(values, *numbers)
+            values = _FUNCTIONS[name](values)
     return values
 
+
+_FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "mish": F.mish,
+}
 
 _library.impl("fused_matmul", _on_cuda, "CUDA")
 _library.impl("fused_matmul.out", _on_cuda_out, "CUDA")

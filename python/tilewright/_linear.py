@@ -6,7 +6,7 @@ from typing import Any, overload
 
 from tilewright._calls import asked, is_compiling
 from tilewright._native import Array, fused
-from tilewright._steps import addition, encode
+from tilewright._steps import Steps, number
 from tilewright._types import Activation, OnCpu, Operand, Out, Precision, Tensor
 
 __all__ = ["addmm", "baddbmm", "linear"]
@@ -286,14 +286,14 @@ def _call(
 ) -> Any:
     if tolerance is not None or guarantee is not None:
         precision = asked(precision, tolerance, guarantee)
-    steps, operands = encode(activation)
+    steps = Steps()
     for tensor, factor, name in addend:
-        steps.insert(0, addition(factor, name))
-        operands.insert(0, tensor)
+        steps.add(name, tensor, number(f"{function}: beta", factor))
+    steps.activation(activation)
     if residual is not None:
-        steps.append(addition(1.0, "residual"))
-        operands.append(residual)
-    arguments = (function, a, b, operands, out, alpha, ";".join(steps), precision, on_cpu, invariant)
+        steps.add("residual", residual)
+    alpha = number(f"{function}: {'scale' if function == 'linear' else 'alpha'}", alpha)
+    arguments = (function, a, b, steps.operands, out, alpha, steps.text, steps.numbers, precision, on_cpu, invariant)
     if is_compiling():
         from tilewright import _fused
 

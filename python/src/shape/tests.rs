@@ -268,7 +268,8 @@ fn the_memory_of_a_view_is_counted_with_its_gaps() {
 /// Every element of the result finds its element of an operand that is broadcast to it, wherever folding has put rows and columns.
 #[test]
 fn operands_are_read_where_the_result_is_written() {
-    let shapes: [(&[usize], &[usize], &[&[usize]]); 6] = [
+    type Shape = &'static [usize];
+    let shapes: [(Shape, Shape, &[Shape]); 6] = [
         (&[2, 3], &[3, 4], &[&[2, 4], &[4], &[2, 1], &[], &[1, 4]]),
         (&[5, 2, 3], &[3, 4], &[&[5, 2, 4], &[2, 4], &[5, 1, 4], &[5, 1, 1], &[5, 2, 1], &[4]]),
         (&[5, 2, 3], &[5, 3, 4], &[&[5, 2, 4], &[2, 4], &[5, 1, 4], &[4]]),
