@@ -122,6 +122,28 @@ def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert agreed == 0 and difference > 1e-2
 
 
+@needs_kernelbench
+def test_a_problem_is_measured_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = next(problem for problem in LEVEL_2 if problem.number == 45)
+    module = small(problem)
+
+    class OnCpu(module.ModelNew):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, **EMULATE)
+
+    module.ModelNew = OnCpu
+    explain = tilewright.explain
+    loaded: list[Any] = []
+    monkeypatch.setattr(tilewright, "explain", lambda *operands, **options: explain(*operands, **options, **EMULATE))
+    monkeypatch.setattr(Problem, "load", lambda _, kernelbench: (loaded.append(kernelbench), module)[1])
+    monkeypatch.setattr(measure, "cuda_block", lambda device: lambda call, count: [float(len(call()))] * count)
+    result = measure.measure(problem, 7, False, "cpu", Path("there"))
+    # A row for each vector of a batch.
+    assert result.times[measure.OURS].trials == [6.0] * 7 == result.times[measure.EAGER].trials
+    assert result.agreed == measure.CORRECTNESS_TRIALS and 0 < result.error < 1e-6
+    assert result.kernel.startswith("gemm_") and loaded == [Path("there")]
+
+
 def test_another_copy_is_refused(tmp_path: Path) -> None:
     (tmp_path / "KernelBench" / "level2").mkdir(parents=True)
     (tmp_path / "KernelBench" / "level2" / "9_Matmul.py").write_text("batch_size = 1\n")

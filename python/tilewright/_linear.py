@@ -288,11 +288,11 @@ def _call(
         precision = asked(precision, tolerance, guarantee)
     steps = Steps()
     for tensor, factor, name in addend:
-        steps.add(name, tensor, number(f"{function}: beta", factor))
+        steps.add(name, tensor, number(function, "beta", factor))
     steps.activation(activation)
     if residual is not None:
         steps.add("residual", residual)
-    alpha = number(f"{function}: {'scale' if function == 'linear' else 'alpha'}", alpha)
+    alpha = number(function, "scale" if function == "linear" else "alpha", alpha)
     arguments = (function, a, b, steps.operands, out, alpha, steps.text, steps.numbers, precision, on_cpu, invariant)
     if is_compiling():
         from tilewright import _fused

@@ -63,24 +63,24 @@ class Steps:
             for place, default in enumerate(defaults):
                 # None is what torch calls no bound of a clamp.
                 value = values[place] if place < len(values) else None
-                self.numbers.append(default if value is None else number(f"activation: {name}", value))
+                self.numbers.append(default if value is None else number("activation", name, value))
         elif name == "gelu":
             kind = values[0] if len(values) == 1 else "none" if not values else None
             if kind not in ("none", "tanh"):
                 raise ArgumentError(f'activation: gelu is given {values!r}: expected nothing, "none" or "tanh"')
             self.names.append("gelu" if kind == "none" else "gelu_tanh")
         elif name == "mul" and len(values) == 1:
-            if isinstance(values[0], Real):
+            if _is_number(values[0]):
                 self.names.append("scale")
-                self.numbers.append(number("activation: mul", values[0]))
+                self.numbers.append(number("activation", name, values[0]))
             else:
                 self.names.append("multiply operand_of_mul")
                 self.operands.append(values[0])
         elif name == "add" and len(values) in (1, 2):
-            factor = number("activation: add", values[1]) if len(values) == 2 else 1.0
-            if isinstance(values[0], Real):
+            factor = number("activation", name, values[1]) if len(values) == 2 else 1.0
+            if _is_number(values[0]):
                 self.names.append("offset")
-                self.numbers.append(factor * number("activation: add", values[0]))
+                self.numbers.append(factor * number("activation", name, values[0]))
             else:
                 self.add("operand_of_add", values[0], factor)
         elif name in _OTHERS:
@@ -90,8 +90,13 @@ class Steps:
             raise ArgumentError(f"activation has a step {name!r}: expected one of {known}")
 
 
-def number(what: str, value: Any) -> float:
+def number(of: str, what: str, value: Any) -> float:
     """A number of Python. Not a tensor: its number may be in a GPU's memory, and its derivative would be lost."""
-    if not isinstance(value, Real):
-        raise OperandTypeError(f"{what} is given {value!r} where it takes a number of Python")
+    if not _is_number(value):
+        raise OperandTypeError(f"{of}: {what} is given {value!r} where it takes a number of Python")
     return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    # Most are one of these two; asking the abstract class takes several times as long.
+    return type(value) is float or type(value) is int or isinstance(value, Real)
