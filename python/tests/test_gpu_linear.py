@@ -42,7 +42,8 @@ def seed() -> Iterator[None]:
 def operands(m: int, n: int, k: int) -> list[Any]:
     """x, w, a bias and a residual, of which products are of the size of one."""
     root = max(k, 1) ** -0.5
-    return [torch.randn(m, k, device="cuda"), torch.randn(n, k, device="cuda") * root, *(torch.randn(shape, device="cuda") for shape in ((n,), (m, n)))]
+    x, w, bias, residual = (torch.randn(shape, device="cuda") for shape in ((m, k), (n, k), (n,), (m, n)))
+    return [x, w * root, bias, residual]
 
 
 def exact(x: Any, w: Any, bias: Any, residual: Any, by_torch: Any, scale: float = 1.0) -> Any:
@@ -57,7 +58,11 @@ def check(found: Any, expected: Any, within: float = 4e-6) -> None:
 
 @pytest.mark.parametrize(("activation", "by_torch"), ACTIVATIONS, ids=lambda value: str(value)[:30])
 @pytest.mark.parametrize(
-    ("m", "n", "k"), [(64, 64, 64), (1, 1, 1), (127, 129, 131), (1000, 7, 1000), (1, 4096, 4096), (513, 257, 0), (2048, 2048, 1024), (128, 128, 65536), (300, 5000, 40)]
+    ("m", "n", "k"),
+    [
+        *((64, 64, 64), (1, 1, 1), (127, 129, 131), (1000, 7, 1000), (1, 4096, 4096)),
+        *((513, 257, 0), (2048, 2048, 1024), (128, 128, 65536), (300, 5000, 40)),
+    ],
 )
 def test_numbers(activation: Any, by_torch: Any, m: int, n: int, k: int) -> None:
     given = operands(m, n, k)

@@ -1,4 +1,4 @@
-"""`linear`, `addmm` and `baddbmm` of torch tensors, on the CPU executor: against torch in float64, with everything that torch does besides."""
+"""`linear`, `addmm` and `baddbmm` of torch tensors, on the CPU executor: against torch, with everything that torch does besides."""
 
 from __future__ import annotations
 
@@ -134,7 +134,8 @@ def test_addmm_and_baddbmm_are_those_of_torch(function: str) -> None:
 
         def results(of: Any, **options: Any) -> Any:
             torch.manual_seed(4)
-            tensors = [torch.randn(shape, requires_grad=True), *(torch.randn(*batch, *of_matrix, requires_grad=True) for of_matrix in ((6, 5), (5, 7)))]  # noqa: B023
+            shapes = (shape, (*batch, 6, 5), (*batch, 5, 7))  # noqa: B023
+            tensors = [torch.randn(extents, requires_grad=True) for extents in shapes]
             result = of(*tensors, beta=0.5, alpha=-1.5, **options)
             return [result, *torch.autograd.grad(result.square().sum(), tensors)]
 
