@@ -164,5 +164,5 @@ LEVEL_2 = (
 
 LEVELS = {
     1: Level(1, "level 1, problems 1 to 18", PROBLEMS, 2.5, 3.0),
-    2: Level(2, "level 2, the 37 problems with a linear layer or a product", LEVEL_2, 2.8, 3.0),
+    2: Level(2, "level 2, the 37 problems with a linear layer or a product", LEVEL_2, 3.5, 4.0),
 }
