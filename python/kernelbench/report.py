@@ -165,7 +165,8 @@ who are compared take turns in {min(ROUNDS, e.trials)} rounds, each with {WARM_U
 torch computes float32 as it does by default, without TF32; "compile" is torch.compile as it is by default.
 
 "agree" counts the trials, each with other inputs of torch.rand, whose results torch.allclose takes for equal at an
-absolute and a relative tolerance of {TOLERANCE:g}; "difference" is the largest of two elements. The errors are relative
+absolute and a relative tolerance of {TOLERANCE:g}, and in how many of the others it does not take the result in float64 for
+torch's either; "difference" is the largest of two elements. The errors are relative
 to float64 in the Frobenius norm, of inputs uniform in [-1, 1]; the bound is the larger of torch's own error and of
 {ERROR_OF_FEW:g} for sums of less than {MANY_TERMS} terms, {ERROR_OF_MANY:g} for others. "of writing" is how much ours
 reaches of the speed of the fastest way found to write as many bytes. "to torch" and "to compile" are ratios of medians,
@@ -224,6 +225,8 @@ def _row(outcome: Outcome) -> list[str]:
     checks, share, over_compiled = outcome.checks, result.share_of_writing, result.speed_up_over_compiled
     writing = "" if share is None else f"{share:.1%} {_verdict(checks['share of writing'])} {WANTED_SHARE_OF_WRITING:.0%}"
     agreed = f"{result.agreed} of {result.compared}"
+    if result.out_of_reach:
+        agreed += f" (float64 neither in {result.out_of_reach})"
     return [
         problem.name,
         problem.shape,
@@ -283,6 +286,7 @@ def _entry(outcome: Outcome) -> dict[str, Any]:
         "share_of_writing": result.share_of_writing,
         "agreed": result.agreed,
         "compared": result.compared,
+        "out_of_reach": result.out_of_reach,
         "largest_difference": result.largest_difference,
         "error": result.error,
         "torch_error": result.torch_error,

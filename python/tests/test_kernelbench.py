@@ -122,7 +122,7 @@ def test_it_is_used_as_kernelbench_uses_it(problem: Problem) -> None:
 @all_problems
 def test_it_agrees_with_torch(problem: Problem) -> None:
     module = small(problem)
-    agreed, difference = measure.correctness(module, "cpu", **EMULATE)
+    agreed, difference, _ = measure.correctness(module, "cpu", **EMULATE)
     assert agreed == measure.CORRECTNESS_TRIALS
     assert difference <= 1e-4
     error, torch_error = measure.errors(problem, module, "cpu", **EMULATE)
@@ -169,14 +169,26 @@ def with_new(module: ModuleType, compute: Callable[..., Any]) -> ModuleType:
 
 def test_wrong_results_are_noticed() -> None:
     problem = BY_NUMBER[1]
-    agreed, difference = measure.correctness(with_new(small(problem), lambda a, b: a @ b + 0.5), "cpu")
-    assert agreed == 0 and difference == pytest.approx(0.5, rel=1e-3)
+    agreed, difference, out_of_reach = measure.correctness(with_new(small(problem), lambda a, b: a @ b + 0.5), "cpu")
+    assert (agreed, out_of_reach) == (0, 0) and difference == pytest.approx(0.5, rel=1e-3)
     error, torch_error = measure.errors(problem, with_new(small(problem), lambda a, b: 1.001 * (a @ b)), "cpu")
     assert error == pytest.approx(1e-3, rel=1e-2) and torch_error < 1e-6
     with pytest.raises(ValueError, match=r"\(20, 1\).*\(20, 20\)"):
         measure.correctness(with_new(small(problem), lambda a, b: (a @ b)[:, :1]), "cpu")
     with pytest.raises(ValueError, match="float64"):
         measure.correctness(with_new(small(problem), lambda a, b: (a @ b).double()), "cpu")
+
+
+def test_what_torch_itself_is_too_far_from_is_told() -> None:
+    module = with_new(small(BY_NUMBER[1]), lambda a, b: a @ b)
+
+    class Rough(torch.nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return a @ b + (0.5 if a.dtype == torch.float32 else 0.0)
+
+    module.Model = Rough  # type: ignore[attr-defined]
+    agreed, _, out_of_reach = measure.correctness(module, "cpu")
+    assert (agreed, out_of_reach) == (0, measure.CORRECTNESS_TRIALS)
 
 
 def test_what_is_wrong_in_one_part_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +217,7 @@ def test_what_is_not_a_number_stays_so() -> None:
         c[0, 0] = float("nan")
         return c
 
-    agreed, difference = measure.correctness(with_new(small(problem), spoiled), "cpu")
+    agreed, difference, _ = measure.correctness(with_new(small(problem), spoiled), "cpu")
     assert agreed == 0 and difference != difference
     error, _ = measure.errors(problem, with_new(small(problem), spoiled), "cpu")
     assert error != error
@@ -216,7 +228,7 @@ def test_each_trial_has_other_inputs_and_each_run_the_same() -> None:
     for _ in range(2):
         seen.append([])
         module = with_new(small(BY_NUMBER[1]), lambda a, b: (seen[-1].append(float(a[0, 0])), a @ b)[1])
-        assert measure.correctness(module, "cpu") == (measure.CORRECTNESS_TRIALS, 0.0)
+        assert measure.correctness(module, "cpu") == (measure.CORRECTNESS_TRIALS, 0.0, 0)
     assert seen[0] == seen[1] and len(set(seen[0])) == measure.CORRECTNESS_TRIALS
 
 

@@ -71,7 +71,7 @@ def test_it_agrees_with_kernelbench(problem: Problem, monkeypatch: pytest.Monkey
         return linear(x, w, *arguments, **options)
 
     monkeypatch.setattr(tilewright, "linear", counting)
-    agreed, difference = measure.correctness(module, "cpu", **EMULATE)
+    agreed, difference, _ = measure.correctness(module, "cpu", **EMULATE)
     assert agreed == measure.CORRECTNESS_TRIALS and difference <= 1e-4
     error, torch_error = measure.errors(problem, module, "cpu", **EMULATE)
     # Few elements are no measure of which of two errors is larger: that of large problems is compared on a GPU.
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         return linear(x, w, bias, steps[:-2], **options)
 
     monkeypatch.setattr(tilewright, "linear", without_the_last_step)
-    agreed, difference = measure.correctness(module, "cpu", **EMULATE)
+    agreed, difference, _ = measure.correctness(module, "cpu", **EMULATE)
     assert agreed == 0 and difference > 1e-2
 
 
