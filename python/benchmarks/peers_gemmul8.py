@@ -15,40 +15,45 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-# GEMMul8 has an interface of C++ templates; ctypes needs one of C.
+# What GEMMul8's own unit includes comes before this: `gemmul8::gemm<float, INT8>` calls what is called here, and the unit, which has
+# also complex numbers, float64 and FP8, takes many minutes to compile. ctypes needs an interface of C.
 _BINDING = r"""
-#include "gemmul8.hpp"
 extern "C" void *peers_handle() {
     cublasHandle_t handle = nullptr;
     return cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS ? handle : nullptr;
 }
 extern "C" size_t peers_workspace(size_t m, size_t n, size_t k, unsigned moduli) {
-    return gemmul8::workSize<false, gemmul8::Backend::INT8>(m, n, k, moduli);
+    return real::workSize<gemmul8::Backend::INT8>(m, n, k, moduli, false, false, nullptr, nullptr);
 }
 // C = A·B of matrices by rows: by columns, that is Cᵀ = Bᵀ·Aᵀ.
 extern "C" int peers_multiply(void *handle, void *stream, size_t m, size_t n, size_t k, const float *a, const float *b, float *c,
                               unsigned moduli, int fast, void *work) {
     const float one = 1.0f, zero = 0.0f;
     if (cublasSetStream((cublasHandle_t)handle, (cudaStream_t)stream) != CUBLAS_STATUS_SUCCESS) return -1;
-    gemmul8::gemm<float, gemmul8::Backend::INT8>((cublasHandle_t)handle, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, b, n, a, k, &zero, c, n,
-                                                 moduli, fast != 0, work);
+    real::gemm<float, gemmul8::Backend::INT8>(Handle_t(CublasTag{}, (cublasHandle_t)handle), CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &one, b, n,
+                                              a, k, &zero, c, n, moduli, fast != 0, work, nullptr, nullptr, false, false, false, false,
+                                              (cudaStream_t)stream);
     return (int)cudaGetLastError();
 }
 """
+_END_OF_INCLUDES = "#if !defined(GEMM_ARGS)"
 
 
 def build(source: Path, library: Path, nvcc: str = "nvcc", arch: str = "90") -> None:
-    """Compiles the library with the flags of GEMMul8's Makefile. It takes minutes."""
+    """Compiles the library with the flags of GEMMul8's Makefile, in less than a minute."""
     folder = source / "GEMMul8" if (source / "GEMMul8" / "src").is_dir() else source
-    if not (folder / "src" / "gemmul8.cu").is_file():
-        raise SystemExit(f"{source} is no checkout of GEMMul8: there is no {folder / 'src' / 'gemmul8.cu'}")
+    unit = folder / "src" / "gemmul8.cu"
+    if not unit.is_file():
+        raise SystemExit(f"{source} is no checkout of GEMMul8: there is no {unit}")
+    text = unit.read_text(encoding="utf-8")
+    if _END_OF_INCLUDES not in text:
+        raise SystemExit(f"{unit} is not arranged as that of version 71296f9: there is no line {_END_OF_INCLUDES}")
     with tempfile.TemporaryDirectory() as temporary:
         binding = Path(temporary) / "binding.cu"
-        binding.write_text(_BINDING, encoding="utf-8")
-        command = [nvcc, "-std=c++20", "-O3", "-diag-suppress", "177", "-Xcompiler", "-fPIC", "-shared", f"-I{folder / 'include'}"]
-        command += ["-gencode", f"arch=compute_{arch},code=sm_{arch}", str(binding), str(folder / "src" / "gemmul8.cu")]
-        # The program has loaded torch's cuBLAS; that one is found by its name.
-        command += ["-o", str(library)]
+        binding.write_text(text[: text.index(_END_OF_INCLUDES)] + _BINDING, encoding="utf-8")
+        command = [nvcc, "-std=c++20", "-O3", "-diag-suppress", "177", "-Xcompiler", "-fPIC", "-shared", f"-I{unit.parent}"]
+        # No cuBLAS is linked: torch has loaded one, which is found by its name.
+        command += ["-gencode", f"arch=compute_{arch},code=sm_{arch}", str(binding), "-o", str(library)]
         subprocess.run(command, check=True)
 
 

@@ -3,7 +3,7 @@
 Imported only where Triton is installed.
 """
 
-# pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false, reportIndexIssue=false
+# pyright: basic, reportMissingImports=false, reportInvalidTypeForm=false, reportIndexIssue=false, reportCallIssue=false, reportMissingModuleSource=false
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CONFIGS = [
 @triton.autotune(configs=_CONFIGS, key=["m", "n", "k"])
 @triton.jit
 def _multiply(
-    a, b, c, m, n, k, by_row_a, by_row_b, by_row_c, ROWS: tl.constexpr, COLUMNS: tl.constexpr, TERMS: tl.constexpr, TOGETHER: tl.constexpr = 8
+    a, b, c, m, n, k, by_row_a, by_row_b, by_row_c, ROWS: tl.constexpr, COLUMNS: tl.constexpr, TERMS: tl.constexpr, TOGETHER: tl.constexpr
 ):
     # Blocks that run at the same time share rows and columns in the L2 cache.
     block, rows_of_blocks, columns_of_blocks = tl.program_id(0), tl.cdiv(m, ROWS), tl.cdiv(n, COLUMNS)
@@ -58,8 +58,8 @@ def multiply(a: Any, b: Any) -> Any:
         raise SystemExit("Triton's product is written here for matrices by rows")
     c = torch.empty(m, n, device=a.device)
 
-    def blocks(chosen: Any) -> tuple[int]:
+    def blocks(chosen: Any) -> Any:
         return (triton.cdiv(m, chosen["ROWS"]) * triton.cdiv(n, chosen["COLUMNS"]),)
 
-    _multiply[blocks](a, b, c, m, n, k, a.stride(0), b.stride(0), c.stride(0))
+    _multiply[blocks](a, b, c, m, n, k, a.stride(0), b.stride(0), c.stride(0), TOGETHER=8)
     return c
