@@ -279,7 +279,7 @@ SMALL = ("--width", "16", "--blocks", "1", "--batch", "2", "--length", "4")
     ("name", "options"),
     [
         ("sharded_products.py", ("--problem", "9x7x11")),
-        ("overlapped.py", ("--problem", "9x7x11", "--chunks", "1", "3")),
+        ("overlapped.py", ("--problem", "9x7x11", "--chunks", "1", "3:2:1")),
         ("tensor_parallel.py", SMALL),
         ("data_parallel.py", (*SMALL, "--by", "fsdp")),
     ],

@@ -15,6 +15,7 @@ import several
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.fsdp import fully_shard
 
 
@@ -27,6 +28,7 @@ def divide(by: str, here: several.Several) -> nn.Module:
     return fully_shard(whole, mesh=here.mesh)
 
 
+@record
 def main() -> None:
     parser = argparse.ArgumentParser(description="a batch divided among GPUs")
     model.add_options(parser)

@@ -1,7 +1,7 @@
 """A product divided by terms, C = A₀·B₀ + A₁·B₁ + …, whose sums travel between the GPUs while the next rows are multiplied.
 
     torchrun --standalone --nproc-per-node 2 overlapped.py
-    torchrun --standalone --nproc-per-node 2 overlapped.py --problem 8192x8192x8192 --chunks 2 4 8 --json FILE
+    torchrun --standalone --nproc-per-node 2 overlapped.py --problem 8192x8192x8192 --chunks 3:1 1:1 --json FILE
 
 Three ways, each by torch and with Tilewright's switch on:
 
@@ -15,18 +15,27 @@ transport either: all multiprocessors go on multiplying. Of p GPUs, GPU r multip
     GPU 0   rows 1 ────────►  rows 0 += what came, then to all
     GPU 1   rows 0 ────────►  rows 1 += what came, then to all
 
-A block is sent in chunks, each as soon as it has been multiplied.
+A block is sent in chunks, each as soon as it has been multiplied: `3:1` are three quarters of its rows, and then the last one. Few chunks
+multiply faster, because each product prepares all of B once more; the last one should be small, because nothing is multiplied while it travels.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any, Protocol
+from itertools import accumulate, pairwise
+from typing import Any
 
 import several
 import torch
 import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+
+def sizes(rows: int, weights: list[int]) -> list[int]:
+    """How many rows each chunk has."""
+    ends = [round(rows * end / sum(weights)) for end in accumulate(weights, initial=0)]
+    return [end - start for start, end in pairwise(ends)]
 
 
 def product_then_sum(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
@@ -35,99 +44,106 @@ def product_then_sum(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> tor
     return out
 
 
-def sum_by_chunks(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, chunks: int) -> torch.Tensor:
+def sum_by_chunks(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, weights: list[int]) -> torch.Tensor:
     """NCCL has a stream of its own: it waits for what is queued here when it is called, and for nothing that comes later."""
+    rows = sizes(len(a), weights)
     sums: list[Any] = []
-    for rows_of_a, rows in zip(a.tensor_split(chunks), out.tensor_split(chunks), strict=True):
-        torch.mm(rows_of_a, b, out=rows)
-        sums.append(dist.all_reduce(rows, async_op=True))
+    for rows_of_a, rows_of_out in zip(a.split(rows), out.split(rows), strict=True):
+        torch.mm(rows_of_a, b, out=rows_of_out)
+        sums.append(dist.all_reduce(rows_of_out, async_op=True))
     for sum_ in sums:
         sum_.wait()
     return out
 
 
-class Transport(Protocol):
-    """Where chunks of blocks are, and how they get to other GPUs. Step s of GPU r is its product for block r−1−s."""
+class Ring:
+    """Where the sums of blocks are, chunk by chunk, and what is common to all ways to send them. Step s of GPU r is its product for block r−1−s.
 
-    def chunk(self, step: int, block: int, chunk: int) -> torch.Tensor:
-        """Where the sum of this step is made. From step 1 on, the sum that the GPU before this one has sent is there, after `wait_for`."""
-        ...
+    The sums of the last step, which are those of this GPU's own block, are made in the result. Those of step 0 are this GPU's own; in all
+    other steps those that the GPU before this one has sent are there, when `wait_for` is done.
+    """
+
+    def __init__(self, m: int, here: several.Several, weights: list[int]) -> None:
+        self.rank, self.count, self.chunks = here.rank, here.count, len(weights)
+        self.before, self.behind = (here.rank - 1) % here.count, (here.rank + 1) % here.count
+        self.blocks = [len(block) for block in torch.arange(m).tensor_split(here.count)]
+        self.rows = [sizes(block, weights) for block in self.blocks]
+        self.others = [(here.rank + 1 + i) % here.count for i in range(here.count - 1)]
+
+    def sums_of(self, sums: torch.Tensor, out: torch.Tensor, step: int, block: int, chunk: int) -> torch.Tensor:
+        """The sums of a step, of a GPU with these buffers: one for each step but the last."""
+        first, rows = sum(self.rows[block][:chunk]), self.rows[block][chunk]
+        if step == self.count - 1:
+            return out.narrow(0, sum(self.blocks[:block]) + first, rows)
+        return sums[step].narrow(0, first, rows)
+
+    def begin(self) -> None:
+        """Before the first product of a call."""
+
+    def place(self, step: int, block: int, chunk: int) -> torch.Tensor:
+        raise NotImplementedError
+
+    def wait_for(self, step: int, block: int, chunk: int) -> None:
+        raise NotImplementedError
 
     def pass_on(self, step: int, block: int, chunk: int) -> None:
         """Sends what this step has made to the GPU behind this one, and what the last step has made to all."""
-        ...
-
-    def wait_for(self, step: int, block: int, chunk: int) -> None: ...
+        raise NotImplementedError
 
     def result(self) -> torch.Tensor:
         """All blocks of all GPUs."""
-        ...
+        raise NotImplementedError
+
+    def multiply(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """The sum of all GPUs' products."""
+        self.begin()
+        blocks = [block.split(rows) for block, rows in zip(a.split(self.blocks), self.rows, strict=True)]
+        for step in range(self.count):
+            block = (self.rank - 1 - step) % self.count
+            for chunk, rows_of_a in enumerate(blocks[block]):
+                sums = self.place(step, block, chunk)
+                if step == 0:
+                    torch.mm(rows_of_a, b, out=sums)
+                else:
+                    self.wait_for(step, block, chunk)
+                    sums.addmm_(rows_of_a, b)
+                self.pass_on(step, block, chunk)
+        return self.result()
+
+    def multiply_alone(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+        """As many products as `multiply` has, and nothing between them: what the chunks cost."""
+        for rows_of_a, rows_of_out in zip(a.split(sum(self.rows, [])), out.split(sum(self.rows, [])), strict=True):
+            torch.mm(rows_of_a, b, out=rows_of_out)
 
 
-def around_a_ring(a: torch.Tensor, b: torch.Tensor, transport: Transport, count: int, rank: int, chunks: int) -> torch.Tensor:
-    blocks = [block.tensor_split(chunks) for block in a.tensor_split(count)]
-    for step in range(count):
-        block = (rank - 1 - step) % count
-        for chunk, rows_of_a in enumerate(blocks[block]):
-            sum_ = transport.chunk(step, block, chunk)
-            if step == 0:
-                torch.mm(rows_of_a, b, out=sum_)
-            else:
-                transport.wait_for(step, block, chunk)
-                sum_.addmm_(rows_of_a, b)
-            transport.pass_on(step, block, chunk)
-    return transport.result()
-
-
-class Parts:
-    """The rows of a matrix by blocks of GPUs, and those by chunks; none need be of the same size."""
-
-    def __init__(self, m: int, count: int, chunks: int) -> None:
-        self.rows = [[int(chunk.numel()) for chunk in block.tensor_split(chunks)] for block in torch.arange(m).tensor_split(count)]
-        self.largest_block = max(sum(block) for block in self.rows)
-
-    def within_block(self, block: int, chunk: int) -> tuple[int, int]:
-        """The first row of a chunk in its block, and how many there are."""
-        return sum(self.rows[block][:chunk]), self.rows[block][chunk]
-
-    def within_matrix(self, block: int, chunk: int) -> tuple[int, int]:
-        first, rows = self.within_block(block, chunk)
-        return sum(sum(rows) for rows in self.rows[:block]) + first, rows
-
-
-class ByMessages:
+class ByMessages(Ring):
     """Sends and receives of the process group: NCCL, or gloo on CPUs."""
 
-    def __init__(self, m: int, n: int, here: several.Several, chunks: int) -> None:
-        self.parts, self.rank, self.count, self.chunks = Parts(m, here.count, chunks), here.rank, here.count, chunks
-        self.sums = torch.empty(here.count, self.parts.largest_block, n, device=here.device)
+    def __init__(self, m: int, n: int, here: several.Several, weights: list[int]) -> None:
+        super().__init__(m, here, weights)
+        self.sums = torch.empty(here.count - 1, max(self.blocks), n, device=here.device)
         self.out = torch.empty(m, n, device=here.device)
         self.arriving: dict[tuple[int, int], list[Any]] = {}
         self.leaving: list[Any] = []
 
-    def chunk(self, step: int, block: int, chunk: int) -> torch.Tensor:
-        return self.sums[step].narrow(0, *self.parts.within_block(block, chunk))
-
-    def pass_on(self, step: int, block: int, chunk: int) -> None:
-        operations: list[Any] = []
-        if step < self.count - 1:
-            before = (block - 1) % self.count  # the block that the GPU before this one has in this step
-            operations.append(dist.P2POp(dist.isend, self.chunk(step, block, chunk), (self.rank + 1) % self.count))
-            operations.append(dist.P2POp(dist.irecv, self.chunk(step + 1, before, chunk), (self.rank - 1) % self.count))
-            self.arriving[step + 1, chunk] = dist.batch_isend_irecv(operations)
-            return
-        own = self.chunk(step, block, chunk)
-        self.out.narrow(0, *self.parts.within_matrix(self.rank, chunk)).copy_(own)
-        for other in range(self.count):
-            if other != self.rank:
-                operations.append(dist.P2POp(dist.isend, own, other))
-                operations.append(dist.P2POp(dist.irecv, self.out.narrow(0, *self.parts.within_matrix(other, chunk)), other))
-        if operations:
-            self.leaving += dist.batch_isend_irecv(operations)
+    def place(self, step: int, block: int, chunk: int) -> torch.Tensor:
+        return self.sums_of(self.sums, self.out, step, block, chunk)
 
     def wait_for(self, step: int, block: int, chunk: int) -> None:
         for message in self.arriving.pop((step, chunk)):
             message.wait()
+
+    def pass_on(self, step: int, block: int, chunk: int) -> None:
+        made = self.place(step, block, chunk)
+        if step < self.count - 1:
+            # The GPU before this one has the block before this one in this step.
+            comes = self.place(step + 1, (block - 1) % self.count, chunk)
+            messages = [dist.P2POp(dist.isend, made, self.behind), dist.P2POp(dist.irecv, comes, self.before)]
+            self.arriving[step + 1, chunk] = dist.batch_isend_irecv(messages)
+        elif self.others:
+            messages = [dist.P2POp(dist.isend, made, other) for other in self.others]
+            messages += [dist.P2POp(dist.irecv, self.place(step, other, chunk), other) for other in self.others]
+            self.leaving += dist.batch_isend_irecv(messages)
 
     def result(self) -> torch.Tensor:
         for message in self.leaving:
@@ -136,59 +152,58 @@ class ByMessages:
         return self.out
 
 
-class BySymmetricMemory:
+class BySymmetricMemory(Ring):
     """Copies into the memory of other GPUs, by copy engines, and flags there that tell of them.
 
-    No buffer is overwritten too soon. A GPU can finish a call only when all others have sent their last sums, which they do when they
-    have read all that they were sent; and no GPU sends a last sum of the next call before every other GPU has begun to add to it, behind
-    all that it had queued to read the result of this one.
+    No buffer is overwritten too soon. At the beginning of a call each GPU tells the one before it that all it had queued until then, such as
+    reading the last result, is done; that one sends nothing before. And a GPU sends the sums of its own block to all when each of them has
+    added to these in this call.
     """
 
-    def __init__(self, m: int, n: int, here: several.Several, chunks: int) -> None:
+    def __init__(self, m: int, n: int, here: several.Several, weights: list[int]) -> None:
         from torch.distributed import _symmetric_memory as memory
 
-        self.parts, self.rank, self.count, self.chunks, self.n = Parts(m, here.count, chunks), here.rank, here.count, chunks, n
-        self.rows_of_sums = self.parts.largest_block
-        group = dist.group.WORLD.group_name
-        sums = (here.count, self.rows_of_sums, n)
-        self.sums = memory.empty(*sums, device=here.device, dtype=torch.float32)
+        super().__init__(m, here, weights)
+        shape = (max(here.count - 1, 1), max(self.blocks), n)
+        self.sums = memory.empty(*shape, device=here.device, dtype=torch.float32)
         self.out = memory.empty(m, n, device=here.device, dtype=torch.float32)
+        group = dist.group.WORLD.group_name
         self.of_sums, self.of_out = memory.rendezvous(self.sums, group), memory.rendezvous(self.out, group)
-        behind = (here.rank + 1) % here.count
-        self.sums_behind = self.of_sums.get_buffer(behind, sums, torch.float32)
-        self.behind, self.before = behind, (here.rank - 1) % here.count
+        self.sums_behind = self.of_sums.get_buffer(self.behind, shape, torch.float32)
         self.outs = [self.of_out.get_buffer(other, (m, n), torch.float32) for other in range(here.count)]
-        self.stream = torch.cuda.Stream(priority=-1)
+        self.copies = torch.cuda.Stream(priority=-1)
+        self.ready = here.count * self.chunks  # the flag's number, behind those of chunks
 
-    def chunk(self, step: int, block: int, chunk: int) -> torch.Tensor:
-        return self.sums[step].narrow(0, *self.parts.within_block(block, chunk))
+    def begin(self) -> None:
+        if not self.others:
+            return
+        self.of_sums.put_signal(self.before, self.ready)
+        with torch.cuda.stream(self.copies):
+            self.of_sums.wait_signal(self.behind, self.ready)
 
-    def pass_on(self, step: int, block: int, chunk: int) -> None:
-        made = self.chunk(step, block, chunk)
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            if step < self.count - 1:
-                self.sums_behind[step + 1].narrow(0, *self.parts.within_block(block, chunk)).copy_(made)
-                self.of_sums.put_signal(self.behind, step * self.chunks + chunk)
-                return
-            place = self.parts.within_matrix(self.rank, chunk)
-            # The one behind first, so that not all write to the same.
-            others = [(self.rank + 1 + i) % self.count for i in range(self.count - 1)]
-            for other in (*others, self.rank):
-                self.outs[other].narrow(0, *place).copy_(made)
-            # When all has been read: who has this may send sums of the next call to where it was.
-            for other in others:
-                self.of_out.put_signal(other, chunk)
+    def place(self, step: int, block: int, chunk: int) -> torch.Tensor:
+        return self.sums_of(self.sums, self.out, step, block, chunk)
 
     def wait_for(self, step: int, block: int, chunk: int) -> None:
         self.of_sums.wait_signal(self.before, (step - 1) * self.chunks + chunk)
 
+    def pass_on(self, step: int, block: int, chunk: int) -> None:
+        made = self.place(step, block, chunk)
+        self.copies.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.copies):
+            if step < self.count - 1:
+                self.sums_of(self.sums_behind, self.outs[self.behind], step + 1, block, chunk).copy_(made)
+                self.of_sums.put_signal(self.behind, step * self.chunks + chunk)
+                return
+            for other in self.others:
+                self.sums_of(self.sums, self.outs[other], step, block, chunk).copy_(made)
+                self.of_out.put_signal(other, chunk)
+
     def result(self) -> torch.Tensor:
         for chunk in range(self.chunks):
-            for other in range(self.count):
-                if other != self.rank:
-                    self.of_out.wait_signal(other, chunk)
-        torch.cuda.current_stream().wait_stream(self.stream)
+            for other in self.others:
+                self.of_out.wait_signal(other, chunk)
+        torch.cuda.current_stream().wait_stream(self.copies)
         return self.out
 
 
@@ -199,36 +214,29 @@ def by_torch_async(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> torch
     return out
 
 
-def ways_of(here: several.Several, a: torch.Tensor, b: torch.Tensor) -> dict[str, Callable[[], torch.Tensor]]:
-    m, n, options = a.shape[0], b.shape[1], here.options
-    out = torch.empty(m, n, device=here.device)
-    ways: dict[str, Callable[[], torch.Tensor]] = {"product, then all-reduce": lambda: product_then_sum(a, b, out)}
-    for chunks in options.chunks:
-        ways[f"all-reduce by {chunks} chunks"] = lambda chunks=chunks: sum_by_chunks(a, b, out, chunks)
+def rings_of(here: several.Several, m: int, n: int) -> dict[str, Ring]:
+    """A ring for each list of chunks: by symmetric memory, or by messages where there is none."""
     kinds: list[tuple[str, type[ByMessages] | type[BySymmetricMemory]]] = [("messages", ByMessages)]
     if here.device.type == "cuda":
-        kinds.append(("symmetric memory", BySymmetricMemory))
+        kinds.insert(0, ("symmetric memory", BySymmetricMemory))
     for name, kind in kinds:
-        for chunks in options.chunks:
-            try:
-                transport = kind(m, n, here, chunks)
-            except (RuntimeError, ImportError) as why:
-                # All processes are on one host and have the same torch: it fails in all or in none.
-                here.say(f"  no ring by {name}: {str(why).splitlines()[0]}")
-                break
-            ways[f"ring by {name}, {chunks} chunks"] = lambda t=transport, chunks=chunks: around_a_ring(a, b, t, here.count, here.rank, chunks)
-    if here.device.type == "cuda" and m % here.count == 0 and options.torch_async:
-        from torch.distributed._symmetric_memory import enable_symm_mem_for_group
-
-        enable_symm_mem_for_group(dist.group.WORLD.group_name)
-        ways["torch's async tensor parallelism, all-gather"] = lambda: by_torch_async(a, b, out)
-    return ways
+        try:
+            return {f"ring by {name}, {chunks}": kind(m, n, here, weights_of(chunks)) for chunks in here.options.chunks}
+        except (RuntimeError, ImportError) as why:
+            # All processes are on one host and have the same torch: it fails in all or in none.
+            here.say(f"  no ring by {name}: {str(why).splitlines()[0]}")
+    return {}
 
 
+def weights_of(chunks: str) -> list[int]:
+    return [int(weight) for weight in chunks.split(":")]
+
+
+@record
 def main() -> None:
     parser = argparse.ArgumentParser(description="a product divided by terms, with its sums on their way while it is multiplied")
     parser.add_argument("--problem", action="append", help="MxNxK; may be given several times")
-    parser.add_argument("--chunks", type=int, nargs="+", default=[2, 4, 8], help="chunks of rows that a GPU multiplies before the next")
+    parser.add_argument("--chunks", nargs="+", default=["3:1", "1:1", "5:2:1"], help="how many rows of a block each chunk has, of all")
     parser.add_argument("--torch-async", action="store_true", help="also torch's fused_matmul_reduce_scatter")
     here = several.start(parser)
     for problem in here.options.problem or ["2048x4096x8192", "8192x8192x8192"]:
@@ -236,24 +244,33 @@ def main() -> None:
         a, b = torch.randn(m, k, device=here.device), torch.randn(k, n, device=here.device)
         own_a, own_b = (x.tensor_split(here.count, dim)[here.rank].contiguous() for x, dim in ((a, 1), (b, 0)))
         here.say(f"{problem}, {k} terms divided among {here.count}")
-        ways = ways_of(here, own_a, own_b)
+        out = torch.empty(m, n, device=here.device)
+        rings = rings_of(here, m, n)
+        ways: dict[str, Callable[[], torch.Tensor]] = {"product, then all-reduce": lambda: product_then_sum(own_a, own_b, out)}
+        for chunks in here.options.chunks:
+            ways[f"all-reduce by chunks, {chunks}"] = lambda chunks=chunks: sum_by_chunks(own_a, own_b, out, weights_of(chunks))
+        for name, ring in rings.items():
+            ways[name] = lambda ring=ring: ring.multiply(own_a, own_b)
+        if here.options.torch_async and here.device.type == "cuda" and m % here.count == 0:
+            from torch.distributed._symmetric_memory import enable_symm_mem_for_group
+
+            enable_symm_mem_for_group(dist.group.WORLD.group_name)
+            ways["torch's async tensor parallelism"] = lambda: by_torch_async(own_a, own_b, out)
         for name, run in ways.items():
             for on in (False, True):
                 with here.switched(on):
-                    # Twice: what one call leaves behind must not spoil the next.
-                    for _ in range(2):
-                        c = run().clone()
-                here.check(f"{problem} {name}{', the switch on' if on else ''}", several.largest_error(c, a, b), several.ALLOWED_ERROR)
-        del a, b
-        measured: dict[str, tuple[bool, Callable[[], object]]] = {}
+                    # Three in a row: what one call leaves behind, or is still about, must not spoil the next.
+                    results = [run().clone() for _ in range(3)]
+                worst = max(several.largest_error(result, a, b) for result in results)
+                here.check(f"{problem} {name}{', the switch on' if on else ''}", worst, several.ALLOWED_ERROR)
+        del a, b, results
+        measured: dict[str, tuple[bool, Callable[[], object]]] = {"torch: product, then all-reduce": (False, ways["product, then all-reduce"])}
         for name, run in ways.items():
-            # Torch's products take so long that chunks make little of a difference: once will do.
-            if "product" in name or "async" in name or f"{here.options.chunks[-1]} chunks" in name:
-                measured[f"torch: {name}"] = (False, run)
             measured[f"tilewright: {name}"] = (True, run)
-        local = torch.empty(m, n, device=here.device)
-        measured["tilewright: product alone, no sums"] = (True, lambda: torch.mm(own_a, own_b, out=local))
-        measured["all-reduce alone"] = (False, lambda: dist.all_reduce(local))
+        for name, ring in rings.items():
+            measured[f"tilewright: products of {name}, alone"] = (True, lambda ring=ring: ring.multiply_alone(own_a, own_b, out))
+        measured["tilewright: one product alone"] = (True, lambda: torch.mm(own_a, own_b, out=out))
+        measured["all-reduce alone"] = (False, lambda: dist.all_reduce(out))
         here.in_turns(problem, measured)
     here.end()
 

@@ -19,6 +19,7 @@ import argparse
 import several
 import tilewright
 import torch
+from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 
 DIVISIONS: dict[str, tuple[Placement, Placement]] = {
@@ -28,6 +29,7 @@ DIVISIONS: dict[str, tuple[Placement, Placement]] = {
 }
 
 
+@record
 def main() -> None:
     parser = argparse.ArgumentParser(description="products of matrices in parts on several GPUs")
     parser.add_argument("--problem", action="append", help="MxNxK; may be given several times")

@@ -12,9 +12,11 @@ import argparse
 
 import model
 import several
+from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 
+@record
 def main() -> None:
     parser = argparse.ArgumentParser(description="layers divided among GPUs")
     model.add_options(parser)
