@@ -112,6 +112,44 @@ def case_promises_that_a_sum_of_sums_would_break_are_kept(mesh: Any) -> None:
     assert multiply(part_a, part_b, precision="fp32-strict").placements[0].is_partial()
 
 
+def case_what_follows_a_product_is_divided_with_it(mesh: Any) -> None:
+    if not hasattr(tilewright, "linear"):
+        return
+    from torch.distributed.tensor.debug import CommDebugMode
+
+    x, w, bias, residual = whole(4, 6, 5), whole(8, 5), whole(8), whole(4, 6, 8)
+    expected = torch.relu(x @ w.mT + bias) + residual
+    for of_x, of_w, of_bias, of_residual, of_result in ((0, None, None, 0, 0), (1, None, None, 1, 1), (None, 0, 0, 2, 2)):
+        divided = ((x, of_x), (w, of_w), (bias, of_bias), (residual, of_residual))
+        part_x, part_w, part_bias, part_residual = (part_of(mesh, tensor, of) for tensor, of in divided)
+        with CommDebugMode() as moved:
+            found = tilewright.linear(part_x, part_w, part_bias, activation="relu", residual=part_residual, on_cpu="emulate")
+        assert found.placements[0].is_shard(of_result) and moved.get_total_counts() == 0
+        same(found, expected)
+    # Sums in parts only where nothing follows them.
+    part_x, part_w = part_of(mesh, x, 2), part_of(mesh, w, 1)
+    same(tilewright.linear(part_x, part_w, on_cpu="emulate"), x @ w.mT)
+    same(tilewright.linear(part_x, part_w, activation="relu", on_cpu="emulate"), torch.relu(x @ w.mT))
+    same(tilewright.linear(part_x, part_w, on_cpu="emulate"), x @ w.mT)
+    added, a, b = whole(3, 1, 4), whole(3, 2, 6), whole(3, 6, 4)
+    for of_added, of_a, of_b in ((None, None, None), (0, 0, 0), (2, None, 2), (None, 1, None), (None, 2, 1), (1, 2, 1)):
+        found = tilewright.baddbmm(part_of(mesh, added, of_added), part_of(mesh, a, of_a), part_of(mesh, b, of_b), on_cpu="emulate")
+        same(found, torch.baddbmm(added.expand(3, 2, 4), a, b))
+    # The same extents and divisions, by another function.
+    square = whole(6, 6)
+    operands = (part_of(mesh, square, None), part_of(mesh, square, 0), [])
+    same(torch.ops.tilewright.fused_matmul("linear", *operands, on_cpu="emulate"), square @ square.mT)
+    same(torch.ops.tilewright.fused_matmul("addmm", *operands, on_cpu="emulate"), square @ square)
+    leaves = [tensor.clone().requires_grad_() for tensor in (x, w, bias)]
+    (torch.relu(torch.nn.functional.linear(*leaves)) * residual).sum().backward()
+    for of_x, of_w, of_bias in ((0, None, None), (None, 0, 0), (2, 1, None)):
+        parts = [part_of(mesh, tensor, of).requires_grad_() for tensor, of in ((x, of_x), (w, of_w), (bias, of_bias))]
+        result = tilewright.linear(*parts, activation="relu", on_cpu="emulate")
+        (result * part_of(mesh, residual, None)).sum().full_tensor().backward()
+        for part, leaf in zip(parts, leaves, strict=True):
+            same(part.grad, leaf.grad)
+
+
 def case_scaling_is_divided(mesh: Any) -> None:
     from torch.distributed.tensor.debug import CommDebugMode
 

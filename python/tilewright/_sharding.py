@@ -1,4 +1,4 @@
-"""How torch's DTensor may divide the operators `torch.ops.tilewright.matmul` and `scale` among devices.
+"""How torch's DTensor may divide the operators `torch.ops.tilewright.matmul`, `fused_matmul` and `scale` among devices.
 
     C = A·B      A divided by     B divided by     C is
     batches      a batch extent   the same         divided by it
@@ -7,9 +7,9 @@
     terms        columns          rows             a sum that is still to be made (`Partial`), by an all-reduce or a reduce-scatter
 
 DTensor chooses the row of the table that moves the fewest bytes; each device then multiplies what it has, as one device would. A row is
-left out where it would break a promise of `matmul`: a triangle of C (`part`) is not made of triangles of its rows or columns, and
-sums that are added up between devices are neither rounded once ("fp32-rounded", "fp32-ozaki"), nor within a bound that was asked for,
-nor, in three or more parts, of the same bits in each row (`invariant`).
+left out where it would break a promise: a triangle of C (`part`) is not made of triangles of its rows or columns; sums that are added up
+between devices are neither rounded once ("fp32-rounded", "fp32-ozaki"), nor within a bound that was asked for, nor, in three or more
+parts, of the same bits in each row (`invariant`); and what follows a product (`fused_matmul`) follows its whole sums.
 
 Nothing here is imported before a program imports `torch.distributed.tensor`, because that takes half a second.
 """
@@ -20,6 +20,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -61,20 +62,31 @@ class _AfterImport(MetaPathFinder):
 
 def _register() -> None:
     torch: Any = importlib.import_module("torch")
-    tensor: Any = importlib.import_module(_DTENSOR)
     try:
-        register_sharding: Any = importlib.import_module(f"{_DTENSOR}.experimental").register_sharding
+        # The public `register_sharding` knows no operators whose first argument is no tensor, and says nothing of arguments that are no
+        # whole numbers to the memory of what has been decided: a triangle would be divided as a whole product had been.
         info: Any = importlib.import_module(f"{_DTENSOR}._op_schema").RuntimeSchemaInfo
-        infos: Any = tensor.DTensor._op_dispatcher.sharding_propagator.op_to_schema_info
+        expand: Any = importlib.import_module(f"{_DTENSOR}._ops.utils").expand_to_full_mesh_op_strategy
+        propagator: Any = importlib.import_module(_DTENSOR).DTensor._op_dispatcher.sharding_propagator
+        register: Any = propagator.register_op_strategy
     except (ImportError, AttributeError):
         # A torch that arranges this otherwise: DTensor goes on refusing the operators, by its own message.
         return
-    operators = torch.ops.tilewright
-    register_sharding(operators.scale.default)(_of_scaling)
-    register_sharding(operators.matmul.default)(_of_product)
-    # What DTensor has once decided it keeps, by extents and divisions, and by these arguments. `register_sharding` leaves out what is no
-    # whole number: a triangle would then be divided as a whole product had been.
-    infos[operators.matmul.default] = info(static_kwargkey=["precision", "part", "invariant"])
+
+    def strategy(divisions: Any, schema: Any) -> Any:
+        arguments = [getattr(argument, "children", argument) for argument in schema.args_schema]
+        placements = [of_results + of_arguments for of_results, of_arguments in divisions(*arguments, **schema.kwargs_schema)]
+        return expand(schema.args_strategy[0].mesh, schema, placements, input_index=1)
+
+    # Those that are defined: each module that defines one calls `register_with_dtensor`. What is decided is kept by extents and
+    # divisions, and by the arguments that are named here.
+    for name, divisions, kept in (
+        ("scale", _of_scaling, info()),
+        ("matmul", _of_product, info(static_kwargkey=["precision", "part", "invariant"])),
+        ("fused_matmul", _of_fused, info(static_argnum=0, static_kwargkey=["precision", "steps", "invariant"], needs_pytree=True)),
+    ):
+        if hasattr(torch.ops.tilewright, name):
+            register(getattr(torch.ops.tilewright, name).default, partial(strategy, divisions), kept)
 
 
 def _of_product(a: Any, b: Any, *, precision: str = "fp32", part: str = "all", invariant: bool = False, **_: Any) -> list[tuple[list[Any], list[Any]]]:
@@ -98,6 +110,37 @@ def _of_product(a: Any, b: Any, *, precision: str = "fp32", part: str = "all", i
         divisions.append(([shard(batches + (a.ndim >= 2))], [whole, shard(b.ndim - 1)]))
     if precision in _SUMS_MAY_BE_DIVIDED and not invariant:
         divisions.append(([sum_], [shard(a.ndim - 1), shard(max(b.ndim - 2, 0))]))
+    return divisions
+
+
+def _of_fused(
+    function: str, a: Any, b: Any, operands: Sequence[Any], *, steps: str = "", precision: str = "fp32", invariant: bool = False, **_: Any
+) -> list[tuple[list[Any], list[Any]]]:
+    """The divisions of the result, of A, B, and of the operands of the steps, which are broadcast to the result."""
+    placements: Any = importlib.import_module(_DTENSOR)
+    whole, sum_ = placements.Replicate(), placements.Partial()
+
+    def by(extent: int | None) -> Any:
+        return whole if extent is None else placements.Shard(extent)
+
+    # By which extents the result, A and B are divided.
+    if function == "linear":
+        possible: list[tuple[int | None, int | None, int | None]] = [(extent, extent, None) for extent in range(a.ndim - 1)]
+        possible += [(a.ndim - 1, None, 0)] if b.ndim == 2 else []
+        extents, terms = a.ndim - 2 + b.ndim, b.ndim - 1
+    else:
+        possible = [(extent, extent, extent) for extent in range(a.ndim - 2)]
+        possible += [(a.ndim - 2, a.ndim - 2, None), (a.ndim - 1, None, a.ndim - 1)]
+        extents, terms = a.ndim, a.ndim - 2
+    divisions: list[tuple[list[Any], list[Any]]] = []
+    for of_result, of_a, of_b in ((None, None, None), *possible):
+        of_operands: list[Any] = []
+        for operand in operands:
+            extent = -1 if of_result is None else of_result - extents + operand.ndim
+            of_operands.append(by(extent) if extent >= 0 and operand.shape[extent] > 1 else whole)
+        divisions.append(([by(of_result)], [None, by(of_a), by(of_b), *of_operands]))
+    if not steps and precision in _SUMS_MAY_BE_DIVIDED and not invariant:
+        divisions.append(([sum_], [None, by(a.ndim - 1), by(terms)]))
     return divisions
 
 

@@ -104,8 +104,8 @@ def main() -> None:
     parser.add_argument("--dimensions", type=int, default=16)
     parser.add_argument("--right-hand-sides", type=int, default=256)
     parser.add_argument("--length", type=float, default=3.0)
-    parser.add_argument("--steps", type=int, default=100, help="of conjugate gradients")
-    parser.add_argument("--noise", type=float, nargs="*", default=[1e-1, 1e-2, 1e-3])
+    parser.add_argument("--steps", type=int, default=500, help="of conjugate gradients")
+    parser.add_argument("--noise", type=float, nargs="*", default=[1.0, 1e-1, 1e-2])
     parser.add_argument("--training", type=int, default=10, help="steps of gpytorch's training")
     program = Program("a Gaussian process", parser)
     options = program.options
