@@ -208,6 +208,7 @@ fn meaning(kind: &str) -> &'static str {
         "Varies" => "The result depends on the order in which threads happen to run.",
         "NotFenced" => "What a thread has written is not visible to TMA or tensor cores without `fence_async_shared`.",
         "InFlight" => "A tile is overwritten while it is still used: wait until it has been read.",
+        "WriteUnderWay" => "Something is written to where a copy goes that has not arrived: wait for the copy first.",
         "SumsNotAwaited" | "ProductNotAwaited" | "RegistersNotFenced" => {
             "Products of a warpgroup go on while threads do: fence before, commit and wait behind."
         }

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import tilewright
 import torch
+import torch.nn.functional as F
 
 CALLS = 2000
 REPEATS = 15
@@ -57,14 +58,18 @@ def main() -> None:
     if not torch.cuda.is_available():
         raise SystemExit("there is no GPU here that torch can use")
     a, b = torch.rand(SIZE, SIZE, device="cuda"), torch.rand(SIZE, SIZE, device="cuda")
-    out = torch.empty(SIZE, SIZE, device="cuda")
+    out, bias = torch.empty(SIZE, SIZE, device="cuda"), torch.rand(SIZE, device="cuda")
     functions: dict[str, Callable[[], object]] = {
         "tilewright.matmul": lambda: tilewright.matmul(a, b),
         "tilewright.matmul(out=)": lambda: tilewright.matmul(a, b, out=out),
         "tilewright.matmul(fp32-strict)": lambda: tilewright.matmul(a, b, precision="fp32-strict"),
+        "tilewright.linear(bias)": lambda: tilewright.linear(a, b, bias),
+        "tilewright.linear(bias, gelu)": lambda: tilewright.linear(a, b, bias, "gelu"),
         "torch.ops.tilewright.matmul": lambda: torch.ops.tilewright.matmul(a, b),
         "torch.matmul": lambda: torch.matmul(a, b),
         "torch.matmul(out=)": lambda: torch.matmul(a, b, out=out),
+        "F.linear(bias)": lambda: F.linear(a, b, bias),
+        "F.gelu(F.linear(bias))": lambda: F.gelu(F.linear(a, b, bias)),
     }
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, tilewright {tilewright.__version__}")
     print(f"{SIZE}x{SIZE}x{SIZE}, no derivatives; us for each call\n")

@@ -4,7 +4,8 @@
     python preload.py target/release/libtilewright_cublas.so
     python preload.py target/release/libtilewright_cublas.so --only torch --size 8192
 
-Each library multiplies in processes of its own: one as it is, one with the library in `LD_PRELOAD`. A case whose error is larger than
+Each library multiplies in processes of its own: one as it is, one with the library in `LD_PRELOAD`, and one that is told to write a line for each
+call, by which calls are counted. Times are those of eight calls one after the other, and the wait for the last, divided by eight. A case whose error is larger than
 twice that of cuBLAS, and than 3e-7, ends the run with exit code 1, and so does one that should change nothing and does. What is not
 installed is left out, and said so.
 """
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 REPEATS = 10
+CALLS = 8
 # Relative to the Frobenius norm of the product.
 ALLOWED_ERROR = 3e-7
 # Cases that have to have the same bits with and without the library.
@@ -30,16 +32,17 @@ UNCHANGED = "unchanged: "
 
 
 def median_ms(run: Callable[[], object], wait: Callable[[], object]) -> float:
-    """The time of a call with the wait for it, after calls that load kernels."""
+    """The time of a call, after calls that load kernels."""
     for _ in range(3):
         run()
     wait()
     times: list[float] = []
     for _ in range(REPEATS):
         start = time.perf_counter()
-        run()
+        for _ in range(CALLS):
+            run()
         wait()
-        times.append((time.perf_counter() - start) * 1e3)
+        times.append((time.perf_counter() - start) * 1e3 / CALLS)
     return sorted(times)[len(times) // 2]
 
 
@@ -53,6 +56,19 @@ def times_transposed(a: Any, b: Any) -> Any:
 
 def transposed_times(a: Any, b: Any) -> Any:
     return a.T @ b
+
+
+def linear_relu(bias: Any, a: Any, b: Any) -> Any:
+    """cuBLASLt's epilogue, in torch."""
+    torch: Any = importlib.import_module("torch")
+    return torch._addmm_activation(bias, a, b) if a.dtype == torch.float32 else torch.relu(bias + a @ b)
+
+
+def linear_gelu(bias: Any, a: Any, b: Any) -> Any:
+    torch: Any = importlib.import_module("torch")
+    if a.dtype == torch.float32:
+        return torch._addmm_activation(bias, a, b, use_gelu=True)
+    return torch.nn.functional.gelu(bias + a @ b, approximate="tanh")
 
 
 def with_torch(size: int) -> None:
@@ -73,6 +89,8 @@ def with_torch(size: int) -> None:
         ("Aᵀ·B", transposed_times, (a, b)),
         ("A·B + C", torch.addmm, (matrix(size, size), a, b)),
         ("linear layer with bias", torch.nn.functional.linear, (a, b, bias)),
+        ("bias and relu", linear_relu, (bias, a, b)),
+        ("bias and gelu", linear_gelu, (bias, a, b)),
         ("16 products of 1024³", torch.bmm, (matrix(16, 1024, 1024), matrix(16, 1024, 1024))),
         ("matrix times vector", torch.mv, (a, matrix(size))),
         ("odd sizes", torch.matmul, (matrix(1001, 2003), matrix(2003, 1501))),
@@ -157,17 +175,22 @@ def with_jax(size: int) -> None:
         compiled = jax.jit(function)
         result, exact = compiled(*operands), compiled(*(operand.astype(jnp.float64) for operand in operands))
         error = float(jnp.linalg.norm(result - exact) / jnp.linalg.norm(exact))
-        show(name, error, median_ms(lambda f=compiled, o=operands: f(*o).block_until_ready(), lambda: None))
+        last: list[Any] = [None]
+
+        def call(compiled: Any = compiled, operands: tuple[Any, ...] = operands, last: list[Any] = last) -> None:
+            last[0] = compiled(*operands)
+
+        show(name, error, median_ms(call, lambda last=last: last[0].block_until_ready()))
 
 
 LIBRARIES: dict[str, Callable[[int], None]] = {"torch": with_torch, "cupy": with_cupy, "jax": with_jax}
 
 
-def run(name: str, size: int, preload: str | None) -> tuple[dict[str, dict[str, Any]], str]:
+def run(name: str, size: int, preload: str | None, verbose: bool = False) -> tuple[dict[str, dict[str, Any]], str]:
     """The cases of a library in a process of its own, by name, and what it said in the end."""
     environment = dict(os.environ)
     if preload is not None:
-        environment |= {"LD_PRELOAD": preload, "TILEWRIGHT_VERBOSE": "1"}
+        environment |= {"LD_PRELOAD": preload, "TILEWRIGHT_VERBOSE": "1" if verbose else "0"}
     command = [sys.executable, __file__, "--child", name, "--size", str(size)]
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if process.returncode != 0:
@@ -180,7 +203,8 @@ def run(name: str, size: int, preload: str | None) -> tuple[dict[str, dict[str, 
 def compare(name: str, size: int, preload: str) -> bool:
     """Whether all is well."""
     before, _ = run(name, size, None)
-    after, counts = run(name, size, preload)
+    after, _ = run(name, size, preload)
+    _, counts = run(name, size, preload, verbose=True)
     print(f"\n{name}: {counts}")
     print(f"{'case':32} {'cuBLAS ms':>10} {'with ms':>10} {'times':>6} {'cuBLAS error':>13} {'error':>10}")
     well = True

@@ -5,12 +5,14 @@ The first two are done as KernelBench does them. The package's `README.md` tells
 
 from __future__ import annotations
 
+import copy
 import gc
 import math
 import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -102,15 +104,17 @@ def signed(*shape: int) -> torch.Tensor:
     return torch.rand(*shape).mul_(2).sub_(1)
 
 
-def measure(problem: Problem, trials: int, compiled: bool, device: str) -> Measurement:
+def measure(
+    problem: Problem, trials: int, compiled: bool, device: str, kernelbench: Path | None = None
+) -> Measurement:
     """Measures a problem on a GPU."""
-    module = problem.load()
+    module = problem.load(kernelbench)
     with torch.no_grad():
-        model, new = _models(module, {}, device)
         agreed, difference = correctness(module, device)
         error, torch_error = errors(problem, module, device)
         release()
 
+        model, new = _models(module, {}, device)
         seed(SEED)
         inputs = make_inputs(module, device)
         calls: dict[str, Callable[[], object]] = {EAGER: lambda: model(*inputs), OURS: lambda: new(*inputs)}
@@ -120,7 +124,7 @@ def measure(problem: Problem, trials: int, compiled: bool, device: str) -> Measu
         if problem.writes:
             calls |= ways_of_writing(torch.empty_like(new(*inputs)))
         times = take_turns(calls, trials, cuda_block(device))
-        kernel = kernel_of(problem, inputs)
+        kernel = kernel_of(problem, model, inputs)
     return Measurement(times, agreed, difference, error, torch_error, kernel)
 
 
@@ -140,7 +144,12 @@ def correctness(module: ModuleType, device: str, **options: Any) -> tuple[int, f
         for number in seeds:
             seed(number)
             inputs = make_inputs(module, device)
-            agrees, difference = compare(model(*inputs), new(*inputs))
+            # The same again before each, so that what drops elements by chance drops the same ones.
+            seed(number)
+            expected = model(*inputs)
+            seed(number)
+            agrees, difference = compare(expected, new(*inputs))
+            del expected
             agreed += agrees
             largest = _larger(largest, difference)
             del inputs
@@ -166,7 +175,10 @@ def errors(problem: Problem, module: ModuleType, device: str, **options: Any) ->
     seed(SEED)
     with torch.no_grad():
         inputs = make_inputs(module, device, signed)
+        for each in (model, new):
+            _keep_everything(each)
         results = new(*inputs), model(*inputs)
+        del new
         squares = [0.0, 0.0]
         total = 0.0
         for start, length, reference in exact_parts(problem, model, inputs, results[1]):
@@ -175,15 +187,17 @@ def errors(problem: Problem, module: ModuleType, device: str, **options: Any) ->
                 part = result.narrow(0, start, length) - reference
                 squares[place] += float(part.square_().sum())
                 del part
-    ours, theirs = ((square / total) ** 0.5 for square in squares)
+    # Of a result that is zero, whatever the inputs are, errors are absolute.
+    ours, theirs = ((square / (total or 1.0)) ** 0.5 for square in squares)
     return ours, theirs
 
 
 def exact_parts(
-    problem: Problem, model: Callable[..., torch.Tensor], inputs: Sequence[Any], result: torch.Tensor
+    problem: Problem, model: torch.nn.Module, inputs: Sequence[Any], result: torch.Tensor
 ) -> Iterator[tuple[int, int, torch.Tensor]]:
     """What the model makes of the inputs in float64, by parts of the first extent: where each begins, its length, and it."""
-    cut = problem.cut
+    # Not of the model itself, which is used on; parameters and buffers are float32 as they are.
+    model, cut = copy.deepcopy(model).double(), problem.cut
     whole = [_double(value) if cut is None or cut[place] is None else value for place, value in enumerate(inputs)]
     if cut is None:
         yield 0, result.shape[0], model(*whole)
@@ -249,11 +263,17 @@ def ways_of_writing(tensor: torch.Tensor) -> dict[str, Callable[[], object]]:
     }
 
 
-def kernel_of(problem: Problem, inputs: Sequence[Any], **options: Any) -> str:
-    """The kernel that `tilewright.explain` names, or nothing where it is not to be asked."""
-    if problem.operands is None:
-        return ""
-    text = tilewright.explain(*problem.operands(*inputs), part=problem.part, **options)
+def kernel_of(problem: Problem, model: torch.nn.Module, inputs: Sequence[Any], **options: Any) -> str:
+    """The kernel that `tilewright.explain` names for the product, or nothing where it is not to be asked."""
+    if problem.level == 1:
+        if problem.operands is None:
+            return ""
+        operands = problem.operands(*inputs)
+    else:
+        # The first matrix among the parameters is what the input is multiplied by.
+        weight = next(parameter for parameter in model.parameters() if parameter.ndim == 2)
+        operands = inputs[0], weight.detach().mT
+    text = tilewright.explain(*operands, part=problem.part, **options)
     found = re.search(r"^ *kernel +(\S+)", text, re.MULTILINE)
     return found[1] if found else "?"
 
@@ -272,8 +292,17 @@ def _models(module: ModuleType, options: dict[str, Any], device: str) -> tuple[A
         seed(SEED)
         arguments = module.get_init_inputs()
         seed(SEED)
-        models.append(kind(*arguments, **keywords).to(device))
+        # Made where they are used, as the inputs are.
+        with torch.device(device):
+            models.append(kind(*arguments, **keywords).to(device))
     return models[0], models[1]
+
+
+def _keep_everything(model: torch.nn.Module) -> None:
+    """Ends what drops elements by chance: in float64 it would drop others."""
+    for part in model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.eval()
 
 
 def _larger(a: float, b: float) -> float:

@@ -1,6 +1,7 @@
-"""ModelNew against Model, for KernelBench's level 1, problems 1 to 18: the same problems, measured as KernelBench does.
+"""ModelNew against Model, for KernelBench's problems that are products: the same problems, measured as KernelBench does.
 
     python run.py --json kernelbench.json --markdown kernelbench.md
+    python run.py --level 2 --source DIRECTORY          # where `source.py DIRECTORY` has put KernelBench
 
 It exits with 0 only if each problem could be measured, agrees with torch, and is as fast and as accurate as is wanted of it.
 """
@@ -17,19 +18,21 @@ from pathlib import Path
 
 import measure
 import report
+import source
 import tilewright
 import torch
-from problems import PROBLEMS, Problem
+from problems import LEVELS, Problem
 from report import Environment, Failure, Outcome
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    numbers = [problem.number for problem in PROBLEMS]
+    parser.add_argument("--level", type=int, default=1, choices=sorted(LEVELS), help="of KernelBench (default: %(default)s)")
     parser.add_argument(
-        "--problem", type=int, action="append", choices=numbers, metavar="N", help="only this one; may be given repeatedly"
+        "--source", type=Path, metavar="DIRECTORY", help="a copy of KernelBench, for level 2 (default: what KERNELBENCH names)"
     )
+    parser.add_argument("--problem", type=int, action="append", metavar="N", help="only this one; may be given repeatedly")
     parser.add_argument(
         "--trials", type=_count, default=100, metavar="N", help="how often each is timed (default: %(default)s)"
     )
@@ -37,7 +40,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--markdown", type=_file, metavar="FILE", help="where to write the report")
     parser.add_argument("--skip-compile", action="store_true", help="leave out torch.compile, which takes a while")
     parser.add_argument("--device", default="cuda", help="as torch calls it (default: %(default)s)")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    numbers = [problem.number for problem in LEVELS[options.level].problems]
+    if unknown := set(options.problem or ()).difference(numbers):
+        parser.error(f"there is no problem {min(unknown)} of level {options.level} here: there are {numbers}")
+    options.source = options.source or source.from_environment()
+    if options.level == 2:
+        if options.source is None:
+            parser.error("--level 2 needs a copy of KernelBench: `python source.py DIRECTORY` gets one, --source names it")
+        source.level_2(options.source)
+    return options
 
 
 def _count(text: str) -> int:
@@ -59,11 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints, writes; the exit status."""
     options = parse(arguments)
     environment = prepare(options.device, options.trials)
-    chosen = [problem for problem in PROBLEMS if not options.problem or problem.number in options.problem]
+    chosen = [problem for problem in LEVELS[options.level].problems if not options.problem or problem.number in options.problem]
     outcomes: list[Outcome] = []
     for problem in chosen:
         print(f"{problem.name} ...", file=sys.stderr, flush=True)
-        outcomes.append(attempt(problem, options.trials, not options.skip_compile, options.device))
+        outcomes.append(attempt(problem, options.trials, not options.skip_compile, options.device, options.source))
     print(report.table(outcomes))
     print()
     print(report.summary(outcomes))
@@ -74,12 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if report.is_as_wanted(outcomes) else 1
 
 
-def attempt(problem: Problem, trials: int, compiled: bool, device: str) -> Outcome:
+def attempt(problem: Problem, trials: int, compiled: bool, device: str, kernelbench: Path | None) -> Outcome:
     """Measures a problem. An error is an outcome like any other: the problems behind it are measured all the same."""
     try:
         # What the problem before has used: some take many GB.
         measure.release()
-        return Outcome(problem, measure.measure(problem, trials, compiled, device))
+        return Outcome(problem, measure.measure(problem, trials, compiled, device, kernelbench))
     except Exception as error:
         traceback.print_exc()
         text = str(error).strip() or "no message"

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use cuda_driver::{DriverVersion, KeptContext, keep_context};
 use tilewright::Sizes;
 use tilewright::plan::{Description, GemmPlan, Options, Placement, Workspace};
-use tilewright::{Device, DeviceMatrix};
+use tilewright::{Activation, Device, DeviceMatrix, Epilogue};
 
 use crate::error::{Failure, Kind};
-use crate::shape::{Products, Strides};
+use crate::shape::{MOST_OPERANDS, Products, Strides};
 
 /// Where memory is, and kernels run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +73,55 @@ impl Place {
     }
 }
 
+/// What becomes of products before they are stored: α times them, and then one step after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Finish {
+    pub(crate) alpha: f32,
+    pub(crate) steps: Vec<Step>,
+    /// Where what steps read is, in their order: with the strides that the products were made with.
+    pub(crate) addresses: Vec<usize>,
+}
+
+/// A step of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Step {
+    Scale(f32),
+    Offset(f32),
+    /// The sum with so many times the next operand.
+    Add(f32),
+    /// The product with the next operand.
+    Multiply,
+    Activation(Activation),
+}
+
+impl Finish {
+    /// The products as they are.
+    pub(crate) const NONE: Self = Self { alpha: 1.0, steps: Vec::new(), addresses: Vec::new() };
+
+    /// Whether steps do anything at all.
+    pub(crate) fn has_effect(steps: &[Step]) -> bool {
+        steps.iter().any(|step| *step != Step::Add(0.0))
+    }
+
+    /// The steps with what they read.
+    fn epilogue<'a>(&self, operands: &'a [DeviceMatrix]) -> Epilogue<'a> {
+        let mut operands = operands.iter();
+        let mut next = || operands.next().expect("there is an operand for each step that reads one");
+        self.steps.iter().fold(Epilogue::new(), |epilogue, step| match *step {
+            Step::Scale(factor) => epilogue.scale(factor),
+            Step::Offset(summand) => epilogue.offset(summand),
+            // As in every BLAS, what is multiplied by zero is not read.
+            Step::Add(0.0) => {
+                next();
+                epilogue
+            }
+            Step::Add(factor) => epilogue.add(factor, next()),
+            Step::Multiply => epilogue.multiply(next()),
+            Step::Activation(activation) => epilogue.activation(activation),
+        })
+    }
+}
+
 /// Products of tensors in memory that is somebody else's, planned: for any addresses that are aligned as those it was made for.
 pub(crate) struct Planned {
     place: Place,
@@ -130,6 +179,22 @@ impl Planned {
         [alpha, beta]: [f32; 2],
         workspace: Option<usize>,
     ) -> Result<(), Failure> {
+        // SAFETY: the caller's promise.
+        unsafe { self.run_with(device, addresses, &Finish { alpha, ..Finish::NONE }, beta, workspace) }
+    }
+
+    /// The same, and the steps behind it, if the products were made to have some.
+    ///
+    /// # Safety
+    /// As for [`Planned::run`], also for what steps read.
+    unsafe fn run_with(
+        &self,
+        device: &Device,
+        addresses: [usize; 3],
+        finish: &Finish,
+        beta: f32,
+        workspace: Option<usize>,
+    ) -> Result<(), Failure> {
         let _kept = self.place.keep_context()?;
         let bytes = self.workspace_bytes();
         let mut workspace = match workspace {
@@ -141,17 +206,31 @@ impl Planned {
             None => Workspace::new(device, bytes)?,
         };
         let beta = if self.adds { beta } else { 0.0 };
-        for (offsets, plan) in self.products.offsets().zip(&self.plans) {
-            let Products { m, n, k, count, a, b, c, .. } = self.products;
-            let matrix = |operand: usize, rows, cols, strides: Strides| {
-                let address = addresses[operand] + offsets[operand] * size_of::<f32>();
+        let starts = self.products.offsets().zip(self.products.operand_offsets());
+        for ((offsets, operand_offsets), plan) in starts.zip(&self.plans) {
+            let Products { m, n, k, count, a, b, c, operands, .. } = self.products;
+            let matrices = |first: usize, offset: usize, [rows, cols, count]: [usize; 3], strides: Strides| {
+                let address = first + offset * size_of::<f32>();
                 let len = span(rows, cols, count, strides);
                 // SAFETY: the caller's promise. These elements are among those that the view spans.
                 let buffer = unsafe { device.lent(address, len) };
                 DeviceMatrix::new(buffer, rows, cols, [strides.rows, strides.cols])?.into_batch(count, strides.batch)
             };
+            let matrix = |operand: usize, rows, cols, strides| {
+                matrices(addresses[operand], offsets[operand], [rows, cols, count], strides)
+            };
             let (a, b, mut c) = (matrix(0, m, k, a)?, matrix(1, k, n, b)?, matrix(2, m, n, c)?);
-            plan.run(device, alpha, &a, &b, beta, &mut c, &mut workspace)?;
+            let operand = |(place, &address): (usize, &usize)| {
+                let strides: Strides = operands[place];
+                // What it has once, it has for all.
+                let once = |extent: usize, stride: usize| if stride == 0 { 1 } else { extent };
+                let extents = [once(m, strides.rows), once(n, strides.cols), once(count, strides.batch)];
+                matrices(address, operand_offsets[place], extents, strides)
+            };
+            let read = finish.addresses.iter().take(MOST_OPERANDS).enumerate().map(operand);
+            let read = read.collect::<Result<Vec<_>, tilewright::Error>>()?;
+            let epilogue = finish.epilogue(&read);
+            plan.run_with(device, &epilogue, finish.alpha, &a, &b, beta, &mut c, &mut workspace)?;
         }
         Ok(())
     }
@@ -207,13 +286,13 @@ impl Job {
         shown.collect::<Vec<_>>().join("\n")
     }
 
-    /// As [`Planned::run`].
+    /// As [`Planned::run`], with the steps behind the product.
     ///
     /// # Safety
-    /// As for [`Planned::run`].
-    pub(crate) unsafe fn run(&self, workspace: Option<usize>) -> Result<(), Failure> {
+    /// As for [`Planned::run`], also for what steps read.
+    pub(crate) unsafe fn run(&self, finish: &Finish, workspace: Option<usize>) -> Result<(), Failure> {
         // SAFETY: the caller's promise.
-        unsafe { self.planned.run(&self.device, self.addresses, [1.0, 0.0], workspace) }
+        unsafe { self.planned.run_with(&self.device, self.addresses, finish, 0.0, workspace) }
     }
 
     /// Waits until what was queued has finished.
@@ -267,11 +346,12 @@ fn description(
         let Strides { rows, cols, batch } = strides;
         Placement { row_stride: rows, col_stride: cols, batch_stride: batch, alignment }
     };
-    let Products { m, n, k, count, a, b, c, part, .. } = *products;
+    let Products { m, n, k, count, a, b, c, part, has_steps, .. } = *products;
     let (a, b, c) = (placement(0, a), placement(1, b), placement(2, c));
     Ok(Description::new(Sizes { m, n, k }, count, a, b, c)?
         .with_factors(1.0, f32::from(u8::from(adds)))
-        .with_part(part))
+        .with_part(part)
+        .with_epilogue(has_steps))
 }
 
 /// The plan for a product, with its kernels loaded.

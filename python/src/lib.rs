@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!  tilewright.matmul ─► product ─┬─ torch tensors ──► torch ───┐
+//!  ….linear ─► fused ──────┤
 //!  tilewright.scale ──► scaling ─┼─ other arrays ──► tensor ───┼─► shape ─► engine ─► the library
 //!  ….grouped_matmul ──► grouped ─┘     dlpack, array           ┘            process
 //!  tilewright.enable ─► switch: torch's own products ──► shape ─► engine ─► the library
@@ -12,6 +13,7 @@ mod array;
 mod dlpack;
 mod engine;
 mod error;
+mod fused;
 mod grouped;
 mod process;
 mod product;
@@ -30,6 +32,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::array::Array;
+    #[pymodule_export]
+    use crate::fused::{fused, fused_tensors};
     #[pymodule_export]
     use crate::grouped::grouped;
     #[pymodule_export]

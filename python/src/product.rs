@@ -6,10 +6,10 @@ use tilewright::plan::{self, Triangle};
 use tilewright::{Precision, Wanted};
 
 use crate::array::Array;
-use crate::engine::{Job, Place, Stream};
+use crate::engine::{Finish, Job, Place, Step, Stream};
 use crate::error::{Failure, argument};
 use crate::process::prepare;
-use crate::shape::{Products, Rule, View, tuple};
+use crate::shape::{MOST_OPERANDS, Products, Rule, View, tuple};
 use crate::tensor::{self, Tensor, common_place};
 use crate::torch::{self, Named, Torch, check_devices, not_in_memory};
 
@@ -53,7 +53,7 @@ impl OnCpu {
 
 /// How a product is computed.
 #[derive(Clone, Copy)]
-struct Options {
+pub(crate) struct Options {
     rule: Rule,
     /// The precision, or how accurate it has to be.
     wanted: Wanted,
@@ -65,10 +65,16 @@ struct Options {
 }
 
 impl Options {
-    fn parse(rule: &str, precision: &str, on_cpu: &str, part: &str, invariant: bool) -> Result<Self, Failure> {
+    pub(crate) fn parse(
+        rule: &str,
+        precision: &str,
+        on_cpu: &str,
+        part: &str,
+        invariant: bool,
+    ) -> Result<Self, Failure> {
         let refused = |what: &str, value: &str, why: &str| argument(format!("{what} is {value:?}: {why}"));
         Ok(Self {
-            rule: Rule::of_name(rule).ok_or_else(|| refused("the rule", rule, "expected matmul, matvec or bmm"))?,
+            rule: Rule::of_name(rule).ok_or_else(|| refused("the rule", rule, "no function is called so"))?,
             wanted: precision.parse().map_err(|why: String| refused("precision", precision, &why))?,
             on_cpu: OnCpu::parse(on_cpu)?,
             part: match part {
@@ -79,6 +85,145 @@ impl Options {
             },
             invariant,
         })
+    }
+}
+
+/// What is to be computed: how, what the product is multiplied by, and what is done behind it.
+pub(crate) struct Request {
+    options: Options,
+    alpha: f32,
+    steps: Vec<Step>,
+    /// What the caller calls what the steps read.
+    names: Vec<&'static str>,
+}
+
+impl Request {
+    /// A product and nothing else.
+    fn bare(options: Options) -> Self {
+        Self { options, alpha: 1.0, steps: Vec::new(), names: Vec::new() }
+    }
+
+    /// A product times α, and steps behind it, as many of which read something as there are names.
+    pub(crate) fn new(
+        options: Options,
+        alpha: f32,
+        steps: Vec<Step>,
+        names: Vec<&'static str>,
+    ) -> Result<Self, Failure> {
+        if names.len() > MOST_OPERANDS {
+            return Err(argument(format!(
+                "{} reads {} tensors behind the product ({}), and can read {MOST_OPERANDS}: leave something to another operation",
+                options.rule.name(),
+                names.len(),
+                names.join(", ")
+            )));
+        }
+        Ok(Self { options, alpha, steps, names })
+    }
+}
+
+/// The operands and the result, as Python has them.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a, 'py> {
+    pub(crate) a: &'a Bound<'py, PyAny>,
+    pub(crate) b: &'a Bound<'py, PyAny>,
+    /// What the steps behind the product read.
+    pub(crate) operands: &'a [Bound<'py, PyAny>],
+    pub(crate) out: Option<&'a Bound<'py, PyAny>>,
+}
+
+impl<'a, 'py> Given<'a, 'py> {
+    /// All that there are, with what the caller calls them.
+    pub(crate) fn named(self, request: &Request) -> Vec<Named<'a, 'py>> {
+        let [a, b] = request.options.rule.operands();
+        let operands = request.names.iter().copied().zip(self.operands);
+        [(a, self.a), (b, self.b)].into_iter().chain(operands).chain(self.out.map(|out| ("out", out))).collect()
+    }
+
+    /// Reads all that there are; none, if one of them cannot be read.
+    fn read(
+        self,
+        request: &Request,
+        read: impl Fn(&'static str, &'a Bound<'py, PyAny>) -> Result<Option<Tensor>, Failure>,
+    ) -> Result<Option<Operands>, Failure> {
+        let mut tensors = Vec::with_capacity(3);
+        for (name, object) in self.named(request) {
+            let Some(tensor) = read(name, object)? else { return Ok(None) };
+            tensors.push(tensor);
+        }
+        let out = self.out.and_then(|_| tensors.pop());
+        Operands::new(request, tensors, out).map(Some)
+    }
+}
+
+/// The same as tensors in memory.
+struct Operands {
+    /// a and b, and then what the steps read.
+    read: Vec<Tensor>,
+    out: Option<Tensor>,
+    /// The shape of the result.
+    shape: Vec<usize>,
+    /// The strides of what the steps read, as if it had that shape.
+    strides: Vec<Vec<usize>>,
+    place: Place,
+}
+
+impl Operands {
+    /// Tensors that go together, on a device that may be used.
+    fn new(request: &Request, read: Vec<Tensor>, out: Option<Tensor>) -> Result<Self, Failure> {
+        let Request { options, .. } = request;
+        let shape = options.rule.result(&read[0].view.shape, &read[1].view.shape).map_err(argument)?;
+        let is_vector = |tensor: &Tensor| tensor.view.shape.len() < 2;
+        if options.part != Triangle::All && (is_vector(&read[0]) || is_vector(&read[1])) {
+            let (a, b) = (tuple(&read[0].view.shape), tuple(&read[1].view.shape));
+            return Err(argument(format!(
+                "matmul: a has shape {a}, b has shape {b}: only matrices have triangles, and a product with a vector is none; leave \
+                 out part"
+            )));
+        }
+        let strides = |operand: &Tensor| {
+            operand.view.broadcast_to(&shape).ok_or_else(|| {
+                let (name, is, needed) = (operand.name, tuple(&operand.view.shape), tuple(&shape));
+                argument(format!(
+                    "{name} has shape {is}, and the product has shape {needed}: each extent, counted from the last one, has to be equal \
+                     or 1"
+                ))
+            })
+        };
+        let strides = read[2..].iter().map(strides).collect::<Result<Vec<_>, _>>()?;
+        let place = common_place(&read.iter().chain(&out).collect::<Vec<_>>())?;
+        options.on_cpu.check(place)?;
+        if let Some(out) = &out {
+            out.check_is_result(&shape, &read.iter().collect::<Vec<_>>())?;
+        }
+        Ok(Self { read, out, shape, strides, place })
+    }
+
+    /// Plans what was asked for, with the result in `c`.
+    ///
+    /// # Safety
+    /// As for [`Job::new`].
+    unsafe fn job(&self, stream: Stream, request: &Request, c: &Tensor) -> Result<Job, Failure> {
+        let Request { options, alpha, steps, .. } = request;
+        let (a, b) = (&self.read[0], &self.read[1]);
+        let right = if options.rule.transposes() { b.view.clone().transposed() } else { b.view.clone() };
+        let mut products =
+            Products::with_operands(&a.view, &right, &c.view, &self.strides, options.part, options.invariant);
+        if *alpha == 0.0 {
+            products = products.without_terms();
+        }
+        products.has_steps = Finish::has_effect(steps);
+        let plan = plan::Options { invariant: options.invariant, ..options.wanted.into() };
+        // SAFETY: the caller's promise.
+        unsafe { Job::new(self.place, stream, &plan, products, [a.address, b.address, c.address]) }
+    }
+
+    /// What is done behind the product.
+    fn finish(&self, request: &Request) -> Finish {
+        let addresses = self.read[2..].iter().map(|operand| operand.address).collect();
+        // Without terms, the product is zero.
+        let alpha = if request.alpha == 0.0 { 1.0 } else { request.alpha };
+        Finish { alpha, steps: request.steps.clone(), addresses }
     }
 }
 
@@ -95,21 +240,32 @@ pub(crate) fn multiply<'py>(
     part: &str,
     invariant: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let options = Options::parse(rule, precision, on_cpu, part, invariant)?;
-    let named = named(a, b, out);
-    let Some(torch) = Torch::of(a.py(), &named)? else { return Ok(multiply_arrays(a, b, out, options)?) };
+    let request = Request::bare(Options::parse(rule, precision, on_cpu, part, invariant)?);
+    compute(Given { a, b, operands: &[], out }, &request, |torch| {
+        torch.dispatch(a, b, out, [("precision", precision), ("on_cpu", on_cpu), ("part", part)], invariant)
+    })
+}
+
+/// Computes what is asked for: at once where nobody wants to see the call, otherwise by torch's dispatcher, which `dispatch` calls.
+pub(crate) fn compute<'py>(
+    given: Given<'_, 'py>,
+    request: &Request,
+    dispatch: impl FnOnce(&Torch) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (Given { a, b, .. }, named) = (given, given.named(request));
+    let Some(torch) = Torch::of(a.py(), &named)? else { return Ok(compute_arrays(given, request)?) };
     let tensors: Vec<_> = named.iter().map(|(_, tensor)| *tensor).collect();
     if torch.is_direct(&tensors)?
-        && let Some(result) = multiply_in_memory(torch, a, b, out, options)?
+        && let Some(result) = compute_in_memory(torch, given, request)?
     {
         return Ok(result);
     }
-    if options.rule != Rule::Matmul {
+    if request.options.rule != Rule::Matmul {
         let shape = |tensor: &Bound<'py, PyAny>| tensor.getattr("shape")?.extract::<Vec<usize>>();
-        options.rule.result(&shape(a)?, &shape(b)?).map_err(argument)?;
+        request.options.rule.result(&shape(a)?, &shape(b)?).map_err(argument)?;
     }
     check_devices(&named)?;
-    torch.dispatch(a, b, out, [("precision", precision), ("on_cpu", on_cpu), ("part", part)], invariant)
+    dispatch(torch)
 }
 
 /// The product of torch tensors as they are in memory: what the operator does after everything else that torch wants to do.
@@ -125,12 +281,17 @@ pub(crate) fn multiply_tensors<'py>(
     invariant: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = Options::parse(Rule::Matmul.name(), precision, on_cpu, part, invariant)?;
-    let named = named(a, b, out);
-    let torch = Torch::of(a.py(), &named)?.ok_or_else(|| argument("these are no torch tensors"))?;
-    multiply_in_memory(torch, a, b, out, options)?.map_or_else(
+    compute_tensors(Given { a, b, operands: &[], out }, &Request::bare(options))
+}
+
+/// Computes what is asked for with torch tensors as they are in memory.
+pub(crate) fn compute_tensors<'py>(given: Given<'_, 'py>, request: &Request) -> PyResult<Bound<'py, PyAny>> {
+    let named = given.named(request);
+    let torch = Torch::of(given.a.py(), &named)?.ok_or_else(|| argument("these are no torch tensors"))?;
+    compute_in_memory(torch, given, request)?.map_or_else(
         || {
             check_devices(&named)?;
-            Err(not_in_memory(a)?.into())
+            Err(not_in_memory(given.a)?.into())
         },
         Ok,
     )
@@ -147,52 +308,27 @@ pub(crate) fn explain<'py>(
     part: &str,
     invariant: bool,
 ) -> PyResult<String> {
-    let options = Options::parse(rule, precision, on_cpu, part, invariant)?;
-    let named = named(a, b, None);
-    let (left, right) = match Torch::of(a.py(), &named)? {
+    let request = Request::bare(Options::parse(rule, precision, on_cpu, part, invariant)?);
+    let given = Given { a, b, operands: &[], out: None };
+    let named = given.named(&request);
+    let operands = match Torch::of(a.py(), &named)? {
         Some(torch) => {
             check_devices(&named)?;
-            let read = |name, tensor| torch.read(name, tensor)?.map_or_else(|| Err(not_in_memory(tensor)?), Ok);
-            (read("a", a)?, read("b", b)?)
+            given.read(&request, |name, tensor| torch.read(name, tensor))?
         }
-        None => (Tensor::import("a", a)?, Tensor::import("b", b)?),
+        None => given.read(&request, |name, array| Tensor::import(name, array).map(Some))?,
     };
-    let (place, shape) = checked(&[&left, &right], options)?;
+    let Some(operands) = operands else { return Err(not_in_memory(a)?.into()) };
+    let place = operands.place;
     // Results are aligned as allocations are.
-    let c = Tensor::new("the product", 0x1000, contiguous(shape)?, place)?;
+    let c = Tensor::new("the product", 0x1000, contiguous(operands.shape.clone())?, place)?;
     if c.view.is_empty() {
         return Ok("The product has no elements: there is nothing to compute.\n".to_owned());
     }
     prepare(a.py(), place)?;
     // SAFETY: the default stream is valid; the job is not run.
-    let job = place.on_its_threads(|| unsafe { job(place, Stream::LEGACY, options, &left, &right, &c) })?;
+    let job = place.on_its_threads(|| unsafe { operands.job(Stream::LEGACY, &request, &c) })?;
     Ok(job.explanation())
-}
-
-/// The operands that there are, with their names.
-fn named<'a, 'py>(
-    a: &'a Bound<'py, PyAny>,
-    b: &'a Bound<'py, PyAny>,
-    out: Option<&'a Bound<'py, PyAny>>,
-) -> Vec<Named<'a, 'py>> {
-    let all = [("a", Some(a)), ("b", Some(b)), ("out", out)];
-    all.into_iter().filter_map(|(name, object)| Some((name, object?))).collect()
-}
-
-/// Checks operands, and gives the device and the shape of the product.
-fn checked(tensors: &[&Tensor], options: Options) -> Result<(Place, Vec<usize>), Failure> {
-    let (a, b) = (&tensors[0].view.shape, &tensors[1].view.shape);
-    let shape = options.rule.result(a, b).map_err(argument)?;
-    if options.part != Triangle::All && (a.len() < 2 || b.len() < 2) {
-        let (a, b) = (tuple(a), tuple(b));
-        return Err(argument(format!(
-            "matmul: a has shape {a}, b has shape {b}: only matrices have triangles, and a product with a vector is none; leave \
-             out part"
-        )));
-    }
-    let place = common_place(tensors)?;
-    options.on_cpu.check(place)?;
-    Ok((place, shape))
 }
 
 fn contiguous(shape: Vec<usize>) -> Result<View, Failure> {
@@ -200,61 +336,36 @@ fn contiguous(shape: Vec<usize>) -> Result<View, Failure> {
     View::contiguous(shape).ok_or_else(|| argument(message))
 }
 
-/// Plans `c = a·b`.
-///
-/// # Safety
-/// As for [`Job::new`].
-unsafe fn job(
-    place: Place,
-    stream: Stream,
-    options: Options,
-    a: &Tensor,
-    b: &Tensor,
-    c: &Tensor,
-) -> Result<Job, Failure> {
-    let products = Products::new(&a.view, &b.view, &c.view, options.part, options.invariant);
-    let options = plan::Options { invariant: options.invariant, ..options.wanted.into() };
-    // SAFETY: the caller's promise.
-    unsafe { Job::new(place, stream, &options, products, [a.address, b.address, c.address]) }
-}
-
-/// The product of tensors that are plain memory; none if they are on a device whose memory kernels cannot use, or are to be
-/// moved.
-fn multiply_in_memory<'py>(
+/// Computes what is asked for with tensors that are plain memory; gives none if they are on a device whose memory kernels cannot use,
+/// or are to be moved.
+fn compute_in_memory<'py>(
     torch: &Torch,
-    a: &Bound<'py, PyAny>,
-    b: &Bound<'py, PyAny>,
-    out: Option<&Bound<'py, PyAny>>,
-    options: Options,
+    given: Given<'_, 'py>,
+    request: &Request,
 ) -> Result<Option<Bound<'py, PyAny>>, Failure> {
-    let py = a.py();
-    let (Some(left), Some(right)) = (torch.read("a", a)?, torch.read("b", b)?) else { return Ok(None) };
+    let (py, a) = (given.a.py(), given.a);
     // The operator moves tensors.
-    if options.on_cpu == OnCpu::Move && (left.place, right.place) == (Place::Cpu, Place::Cpu) {
+    if request.options.on_cpu == OnCpu::Move && torch.are_on_cpu(&given.named(request))? {
         return Ok(None);
     }
-    let (result, c) = match out {
-        Some(out) => {
-            let Some(given) = torch.read("out", out)? else { return Ok(None) };
-            let (_, shape) = checked(&[&left, &right, &given], options)?;
-            given.check_is_result(&shape, &[&left, &right])?;
-            (out.clone(), given)
-        }
-        None => {
-            let (place, shape) = checked(&[&left, &right], options)?;
-            let result = torch.empty(a, &shape)?;
-            let c = Tensor::new("the product", torch::address(&result)?, contiguous(shape)?, place)?;
-            (result, c)
+    let Some(operands) = given.read(request, |name, tensor| torch.read(name, tensor))? else { return Ok(None) };
+    let place = operands.place;
+    let made;
+    let (result, c) = match (given.out, &operands.out) {
+        (Some(out), Some(c)) => (out.clone(), c),
+        _ => {
+            let result = torch.empty(a, &operands.shape)?;
+            made = Tensor::new("the product", torch::address(&result)?, contiguous(operands.shape.clone())?, place)?;
+            (result, &made)
         }
     };
-    let place = c.place;
     if c.view.is_empty() {
         return Ok(Some(result));
     }
     let stream = torch.current_stream(py, place)?;
     prepare(py, place)?;
     // SAFETY: torch's current stream of the device, which torch keeps.
-    let job = || unsafe { job(place, stream, options, &left, &right, &c) };
+    let job = || unsafe { operands.job(stream, request, c) };
     let job = py.detach(|| place.on_its_threads(job))?;
     let bytes = job.workspace_bytes();
     let workspace = match place {
@@ -263,56 +374,50 @@ fn multiply_in_memory<'py>(
         _ => None,
     };
     let address = workspace.as_ref().map(torch::address).transpose()?;
+    let finish = operands.finish(request);
     // SAFETY: the addresses are those of tensors that this call holds, of the sizes that they have been read with. When it
     // returns, what is queued may still be running, and the tensors may go: torch's allocator then gives their memory to nobody
     // but what is queued behind on the stream that they were made for. The result and the workspace were made just now, for
     // the current stream, which is the one used here; whatever is in them is a float32. An operand made for another stream is
     // the caller's to record there, as for every operator of torch. That nobody writes to operands, or reads the result, out
     // of the stream's order, too.
-    let run = || unsafe { job.run(address) };
+    let run = || unsafe { job.run(&finish, address) };
     place.compute(py, run)?;
-    if let Some(out) = out {
+    if let Some(out) = given.out {
         torch.has_changed(out)?;
     }
     Ok(Some(result))
 }
 
-/// The product of arrays of any other library.
-fn multiply_arrays<'py>(
-    a: &Bound<'py, PyAny>,
-    b: &Bound<'py, PyAny>,
-    out: Option<&Bound<'py, PyAny>>,
-    options: Options,
-) -> Result<Bound<'py, PyAny>, Failure> {
-    let py = a.py();
-    let (left, right) = (Tensor::import("a", a)?, Tensor::import("b", b)?);
-    let given = out.map(|out| Tensor::import("out", out)).transpose()?;
-    let tensors: Vec<&Tensor> = [Some(&left), Some(&right), given.as_ref()].into_iter().flatten().collect();
-    let (place, shape) = checked(&tensors, options)?;
-    if let Some(given) = &given {
-        given.check_is_result(&shape, &[&left, &right])?;
-    }
+/// Computes what is asked for with arrays of any other library.
+fn compute_arrays<'py>(given: Given<'_, 'py>, request: &Request) -> Result<Bound<'py, PyAny>, Failure> {
+    let py = given.a.py();
+    let operands = given.read(request, |name, array| Tensor::import(name, array).map(Some))?;
+    let operands = operands.ok_or_else(|| argument("these are no arrays"))?;
+    let place = operands.place;
     prepare(py, place)?;
-    let (result, c) = match (out, given) {
-        (Some(out), Some(given)) => (out.clone(), given),
+    let made;
+    let (result, c) = match (given.out, &operands.out) {
+        (Some(out), Some(c)) => (out.clone(), c),
         _ => {
-            let array = py.detach(|| Array::new(place, shape))?;
-            let c = Tensor::new("out", array.address(), array.view().clone(), place)?;
-            (Bound::new(py, array)?.into_any(), c)
+            let array = py.detach(|| Array::new(place, operands.shape.clone()))?;
+            made = Tensor::new("out", array.address(), array.view().clone(), place)?;
+            (Bound::new(py, array)?.into_any(), &made)
         }
     };
     if c.view.is_empty() {
         return Ok(result);
     }
+    let finish = operands.finish(request);
     let compute = || -> Result<(), Failure> {
         // SAFETY: the default stream is valid always.
-        let job = unsafe { job(place, Stream::LEGACY, options, &left, &right, &c)? };
+        let job = unsafe { operands.job(Stream::LEGACY, request, c)? };
         // SAFETY: the memory is that of objects which the caller holds and of capsules which the tensors hold, and the result's
         // own; the libraries have made it ready for that stream, and whatever is in it is a float32. All that was queued has
         // finished before this returns, also after an error: on other streams, which a library may use, nothing would wait
         // for it. That no other thread writes to operands meanwhile is the caller's matter, as for every function of
         // these libraries.
-        let queued = unsafe { job.run(None) };
+        let queued = unsafe { job.run(&finish, None) };
         let finished = job.wait();
         queued.and(finished)
     };

@@ -21,6 +21,12 @@ use tilewright::plan::Triangle;
 /// What kernels count, at most: rows, columns, terms or matrices.
 const MOST: usize = i32::MAX as usize;
 
+/// The most tensors that the steps behind a product may read.
+pub(crate) const MOST_OPERANDS: usize = 3;
+
+/// The tensors of a product: a, b, those of the steps behind it, and c, in this order.
+const TENSORS: usize = MOST_OPERANDS + 3;
+
 /// Which function is called: what shapes it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
@@ -30,6 +36,12 @@ pub(crate) enum Rule {
     Matvec,
     /// Two batches of as many matrices.
     Bmm,
+    /// Vectors in batches of any number of extents, and a matrix whose rows they are multiplied by, or one such row.
+    Linear,
+    /// Two matrices.
+    Addmm,
+    /// Two batches of as many matrices, once more.
+    Baddbmm,
 }
 
 /// Where the elements of a tensor lie, in elements from the first one.
@@ -58,6 +70,10 @@ pub(crate) struct Products {
     pub(crate) b: Strides,
     /// The strides of C.
     pub(crate) c: Strides,
+    /// The strides of what the steps behind the product read, as if it had C's extents: 0 along those that it has once.
+    pub(crate) operands: [Strides; MOST_OPERANDS],
+    /// Whether there are such steps.
+    pub(crate) has_steps: bool,
     /// What is wanted of each C.
     pub(crate) part: Triangle,
     /// What is left of the batch.
@@ -77,9 +93,9 @@ pub(crate) struct Strides {
 
 /// A walk through `N` tensors at once: those of a product, unless something else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Axis<const N: usize = 3> {
+struct Axis<const N: usize = TENSORS> {
     extent: usize,
-    /// Of a, b and c; the result is the last one.
+    /// Of each tensor; the result is the last one.
     strides: [usize; N],
 }
 
@@ -90,18 +106,40 @@ impl Rule {
             Self::Matmul => "matmul",
             Self::Matvec => "matvec",
             Self::Bmm => "bmm",
+            Self::Linear => "linear",
+            Self::Addmm => "addmm",
+            Self::Baddbmm => "baddbmm",
         }
+    }
+
+    /// What the function calls its operands.
+    pub(crate) fn operands(self) -> [&'static str; 2] {
+        match self {
+            Self::Matmul | Self::Matvec | Self::Bmm => ["a", "b"],
+            Self::Linear => ["x", "w"],
+            Self::Addmm => ["mat1", "mat2"],
+            Self::Baddbmm => ["batch1", "batch2"],
+        }
+    }
+
+    /// Whether the second operand is given as the transpose of what the first one is multiplied by.
+    pub(crate) fn transposes(self) -> bool {
+        self == Self::Linear
     }
 
     /// The rule of the function of this name.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
-        [Self::Matmul, Self::Matvec, Self::Bmm].into_iter().find(|rule| rule.name() == name)
+        let all = [Self::Matmul, Self::Matvec, Self::Bmm, Self::Linear, Self::Addmm, Self::Baddbmm];
+        all.into_iter().find(|rule| rule.name() == name)
     }
 
     /// The shape of the product of tensors of these shapes, or what is wrong with them.
     pub(crate) fn result(self, a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
-        let refused =
-            |why: &str| Err(format!("{}: a has shape {}, b has shape {}: {why}", self.name(), tuple(a), tuple(b)));
+        let [name_a, name_b] = self.operands();
+        let refused = |why: &str| {
+            let (name, a, b) = (self.name(), tuple(a), tuple(b));
+            Err(format!("{name}: {name_a} has shape {a}, {name_b} has shape {b}: {why}"))
+        };
         match self {
             Self::Matvec if (a.len(), b.len()) != (2, 1) => {
                 return refused("matvec takes a matrix and a vector; matmul takes anything else");
@@ -112,14 +150,30 @@ impl Rule {
             Self::Bmm if a[0] != b[0] => {
                 return refused("the first extents, the numbers of matrices, have to be equal; matmul broadcasts them");
             }
+            Self::Addmm if (a.len(), b.len()) != (2, 2) => {
+                return refused("addmm takes two matrices; baddbmm takes batches of them");
+            }
+            Self::Baddbmm if (a.len(), b.len()) != (3, 3) || a[0] != b[0] => {
+                return refused("baddbmm takes two batches of as many matrices; addmm takes single ones");
+            }
+            Self::Linear if b.len() > 2 => {
+                return refused("w has to be a matrix with a row for each feature of the result, or one such row");
+            }
             _ if a.is_empty() || b.is_empty() => {
                 return refused("a scalar is no operand of a matrix product; `*` multiplies by one");
             }
             _ => {}
         }
+        if self == Self::Linear {
+            let ([vectors @ .., of_x], [rows @ .., of_w]) = (a, b) else { return refused("a scalar is no operand") };
+            return match of_x == of_w {
+                true => Ok([vectors, rows].concat()),
+                false => refused("the last extents, the features of x, have to be equal"),
+            };
+        }
         if a[a.len() - 1] != b[b.len().saturating_sub(2)] {
-            let of_b = if b.len() == 1 { "the extent of b" } else { "the last but one of b" };
-            return refused(&format!("the last extent of a and {of_b} have to be equal"));
+            let of_b = if b.len() == 1 { "the extent of" } else { "the last but one of" };
+            return refused(&format!("the last extent of {name_a} and {of_b} {name_b} have to be equal"));
         }
         let (batch_a, batch_b) = (&a[..a.len().saturating_sub(2)], &b[..b.len().saturating_sub(2)]);
         let rank = batch_a.len().max(batch_b.len());
@@ -153,6 +207,32 @@ impl View {
             elements = elements.checked_mul(extent.max(1))?;
         }
         Some(Self { shape, strides })
+    }
+
+    /// The same matrix with its extents exchanged; what has one extent stays as it is.
+    pub(crate) fn transposed(mut self) -> Self {
+        if let [.., row, col] = &mut self.shape[..] {
+            std::mem::swap(row, col);
+        }
+        if let [.., row, col] = &mut self.strides[..] {
+            std::mem::swap(row, col);
+        }
+        self
+    }
+
+    /// Its strides as a tensor of this shape, which it has once where its own extent is 1 or is not there; none, where the shape has
+    /// fewer extents or others.
+    pub(crate) fn broadcast_to(&self, shape: &[usize]) -> Option<Vec<usize>> {
+        let missing = shape.len().checked_sub(self.shape.len())?;
+        let mut strides = vec![0; shape.len()];
+        for (place, (&extent, &stride)) in self.shape.iter().zip(&self.strides).enumerate() {
+            match extent {
+                1 => {}
+                _ if extent == shape[missing + place] => strides[missing + place] = stride,
+                _ => return None,
+            }
+        }
+        Some(strides)
     }
 
     /// Whether there are no elements.
@@ -196,19 +276,43 @@ impl Products {
     /// # Panics
     /// If it is another one.
     pub(crate) fn new(a: &View, b: &View, c: &View, part: Triangle, invariant: bool) -> Self {
+        Self::with_operands(a, b, c, &[], part, invariant)
+    }
+
+    /// The same, and what the steps behind it read: by the strides that [`View::broadcast_to`] gives for the shape of c, at most
+    /// [`MOST_OPERANDS`].
+    ///
+    /// # Panics
+    /// If a shape is another one.
+    pub(crate) fn with_operands(
+        a: &View,
+        b: &View,
+        c: &View,
+        operands: &[Vec<usize>],
+        part: Triangle,
+        invariant: bool,
+    ) -> Self {
+        let along = |of_a, of_b, place: usize| {
+            let mut strides = [0; TENSORS];
+            [strides[0], strides[1], strides[TENSORS - 1]] = [of_a, of_b, c.strides[place]];
+            for (stride, operand) in strides[2..TENSORS - 1].iter_mut().zip(operands) {
+                *stride = operand[place];
+            }
+            Axis { extent: c.shape[place], strides }
+        };
         let (rank_a, rank_b, rank_c) = (a.shape.len(), b.shape.len(), c.shape.len());
         // A vector a is a matrix of one row, a vector b one of one column.
         let (a_is_vector, b_is_vector) = (rank_a == 1, rank_b == 1);
         let batch = rank_c - usize::from(!a_is_vector) - usize::from(!b_is_vector);
         // Those of a tensor without elements mean nothing, and may be too large to go along.
         let stride = |view: &View, place: usize| if view.is_empty() { 0 } else { view.strides[place] };
-        let mut rows = Axis { extent: 1, strides: [0; 3] };
+        let mut rows = Axis { extent: 1, strides: [0; TENSORS] };
         let mut cols = rows;
         if !a_is_vector {
-            rows = Axis { extent: a.shape[rank_a - 2], strides: [stride(a, rank_a - 2), 0, c.strides[batch]] };
+            rows = along(stride(a, rank_a - 2), 0, batch);
         }
         if !b_is_vector {
-            cols = Axis { extent: b.shape[rank_b - 1], strides: [0, stride(b, rank_b - 1), c.strides[rank_c - 1]] };
+            cols = along(0, stride(b, rank_b - 1), rank_c - 1);
         }
         let (k, a_terms) = (a.shape[rank_a - 1], stride(a, rank_a - 1));
         let b_terms = stride(b, rank_b.saturating_sub(2));
@@ -217,34 +321,48 @@ impl Products {
             let place = (place + view.shape.len().saturating_sub(2)).checked_sub(batch);
             place.filter(|&place| view.shape[place] > 1).map_or(0, |place| stride(view, place))
         };
-        let all = (0..batch).map(|place| Axis {
-            extent: c.shape[place],
-            strides: [batch_stride(a, place), batch_stride(b, place), c.strides[place]],
-        });
+        let all = (0..batch).map(|place| along(batch_stride(a, place), batch_stride(b, place), place));
         let mut axes: Vec<Axis> = all.filter(|axis| axis.extent != 1).collect();
         // The innermost is the last one.
-        axes.sort_by_key(|axis| Reverse(axis.strides[2]));
+        axes.sort_by_key(|axis| Reverse(axis.strides[TENSORS - 1]));
         let is_whole = part == Triangle::All;
         simplify(&mut axes, &mut rows, &mut cols, [is_whole, is_whole && !invariant]);
 
         let batch = take_batch(&mut axes, rows, cols);
-        let [of_a, of_b, of_c] = batch.strides;
+        let at = |tensor: usize| Strides {
+            rows: rows.strides[tensor],
+            cols: cols.strides[tensor],
+            batch: batch.strides[tensor],
+        };
         Self {
             m: rows.extent,
             n: cols.extent,
             k,
             count: batch.extent,
-            a: Strides { rows: rows.strides[0], cols: a_terms, batch: of_a },
-            b: Strides { rows: b_terms, cols: cols.strides[1], batch: of_b },
-            c: Strides { rows: rows.strides[2], cols: cols.strides[2], batch: of_c },
+            a: Strides { cols: a_terms, ..at(0) },
+            b: Strides { rows: b_terms, ..at(1) },
+            c: at(TENSORS - 1),
+            operands: std::array::from_fn(|operand| at(2 + operand)),
+            has_steps: false,
             part,
             repeats: axes,
         }
     }
 
+    /// The same without terms, so that neither a nor b is read.
+    pub(crate) fn without_terms(self) -> Self {
+        let nowhere = Strides { rows: 0, cols: 0, batch: 0 };
+        Self { k: 0, a: nowhere, b: nowhere, ..self }
+    }
+
     /// Where a, b and c begin each time that the batch is computed, in elements.
     pub(crate) fn offsets(&self) -> impl Iterator<Item = [usize; 3]> + '_ {
-        offsets(&self.repeats)
+        offsets(&self.repeats).map(|[a, b, .., c]| [a, b, c])
+    }
+
+    /// Where what the steps read begins each time, likewise.
+    pub(crate) fn operand_offsets(&self) -> impl Iterator<Item = [usize; MOST_OPERANDS]> + '_ {
+        offsets(&self.repeats).map(|[_, _, operands @ .., _]: [usize; TENSORS]| operands)
     }
 }
 
@@ -366,265 +484,5 @@ pub(crate) fn tuple(shape: &[usize]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    fn contiguous(shape: &[usize]) -> View {
-        View::contiguous(shape.to_vec()).unwrap()
-    }
-
-    /// With the extents in another order, as `transpose` makes it.
-    fn permuted(view: View, order: &[usize]) -> View {
-        let of = |values: &[usize]| order.iter().map(|&place| values[place]).collect();
-        View { shape: of(&view.shape), strides: of(&view.strides) }
-    }
-
-    /// For each place of c, the places of the factors, by the definition.
-    fn expected(a: &View, b: &View, c: &View) -> BTreeMap<usize, Vec<(usize, usize)>> {
-        let mut sums = BTreeMap::new();
-        let (rank_a, rank_b) = (a.shape.len(), b.shape.len());
-        for index in 0..c.shape.iter().product() {
-            let mut rest = index;
-            let mut at = vec![0; c.shape.len()];
-            for place in (0..at.len()).rev() {
-                at[place] = rest % c.shape[place];
-                rest /= c.shape[place];
-            }
-            let to: usize = at.iter().zip(&c.strides).map(|(at, stride)| at * stride).sum();
-            let col = (rank_b > 1).then(|| at.pop().unwrap());
-            let row = (rank_a > 1).then(|| at.pop().unwrap());
-            let batch = |view: &View| -> usize {
-                let own = view.shape.len().saturating_sub(2);
-                let along = |place: usize| if view.shape[place] == 1 { 0 } else { at[at.len() - own + place] };
-                (0..own).map(|place| along(place) * view.strides[place]).sum()
-            };
-            let terms = (0..a.shape[rank_a - 1]).map(|term| {
-                let of_row = row.map_or(0, |row| row * a.strides[rank_a - 2]);
-                let of_col = col.map_or(0, |col| col * b.strides[rank_b - 1]);
-                let of_a = batch(a) + of_row + term * a.strides[rank_a - 1];
-                (of_a, batch(b) + of_col + term * b.strides[rank_b.saturating_sub(2)])
-            });
-            sums.insert(to, terms.collect());
-        }
-        sums
-    }
-
-    /// The same, by the products.
-    fn computed(products: &Products) -> BTreeMap<usize, Vec<(usize, usize)>> {
-        let mut sums = BTreeMap::new();
-        let at = |first: usize, strides: Strides, matrix, row, col| {
-            first + matrix * strides.batch + row * strides.rows + col * strides.cols
-        };
-        for [a, b, c] in products.offsets() {
-            for matrix in 0..products.count {
-                for row in 0..products.m {
-                    for col in 0..products.n {
-                        let terms = (0..products.k)
-                            .map(|term| (at(a, products.a, matrix, row, term), at(b, products.b, matrix, term, col)));
-                        let before = sums.insert(at(c, products.c, matrix, row, col), terms.collect());
-                        assert_eq!(before, None, "written twice");
-                    }
-                }
-            }
-        }
-        sums
-    }
-
-    /// The products of c without gaps, checked term by term.
-    fn products(a: &View, b: &View) -> Products {
-        let c = contiguous(&Rule::Matmul.result(&a.shape, &b.shape).unwrap());
-        let products = Products::new(a, b, &c, Triangle::All, false);
-        assert_eq!(computed(&products), expected(a, b, &c), "{a:?} {b:?}");
-        products
-    }
-
-    #[test]
-    fn every_term_of_every_element_is_there_once() {
-        let shapes: [&[usize]; 12] = [
-            &[3],
-            &[2, 3],
-            &[1, 3],
-            &[4, 2, 3],
-            &[1, 2, 3],
-            &[4, 1, 3],
-            &[2, 4, 2, 3],
-            &[2, 1, 2, 3],
-            &[1, 4, 2, 3],
-            &[3, 1, 4, 2, 3],
-            &[4, 0, 3],
-            &[0, 1, 2, 3],
-        ];
-        let mut count = 0;
-        for shape_a in shapes {
-            for shape_b in shapes {
-                let (a, b) = (contiguous(shape_a), contiguous(shape_b));
-                let mut order: Vec<usize> = (0..b.shape.len()).collect();
-                let last_two = order.len().saturating_sub(2);
-                order[last_two..].reverse();
-                let by_columns = permuted(b, &order);
-                let by_rows = contiguous(&by_columns.shape);
-                for b in [by_columns, by_rows] {
-                    if Rule::Matmul.result(&a.shape, &b.shape).is_ok() {
-                        products(&a, &b);
-                        count += 1;
-                    }
-                }
-            }
-        }
-        assert!(count > 100, "{count}");
-    }
-
-    #[test]
-    fn a_batch_with_one_matrix_for_all_folds_into_rows_or_columns() {
-        let folded = products(&contiguous(&[5, 2, 3]), &contiguous(&[3, 4]));
-        assert_eq!((folded.m, folded.n, folded.k, folded.count, folded.offsets().count()), (10, 4, 3, 1, 1));
-        let folded = products(&contiguous(&[2, 5, 2, 3]), &contiguous(&[3, 4]));
-        assert_eq!((folded.m, folded.count), (20, 1));
-        let folded = products(&contiguous(&[2, 5, 2, 3]), &contiguous(&[3]));
-        assert_eq!((folded.m, folded.n, folded.count), (20, 1, 1));
-        // Every matrix of a has one row: a batch of vectors.
-        let folded = products(&contiguous(&[3]), &contiguous(&[5, 3, 1]));
-        assert_eq!((folded.m, folded.n, folded.count), (1, 5, 1));
-        // Of invariant rows, the columns stay, and rows may be more.
-        let (row, b) = (contiguous(&[1, 3]), contiguous(&[5, 3, 4]));
-        let of = |a: &View, b: &View, c: &[usize]| Products::new(a, b, &contiguous(c), Triangle::All, true);
-        let kept = of(&row, &b, &[5, 1, 4]);
-        assert_eq!((kept.m, kept.n, kept.count), (1, 4, 5));
-        assert_eq!(computed(&kept), expected(&row, &b, &contiguous(&[5, 1, 4])));
-        assert_eq!(of(&contiguous(&[5, 2, 3]), &contiguous(&[3, 4]), &[5, 2, 4]).m, 10);
-        // Triangles are of each matrix.
-        let (a, b, c) = (contiguous(&[5, 2, 3]), contiguous(&[3, 4]), contiguous(&[5, 2, 4]));
-        let kept = Products::new(&a, &b, &c, Triangle::Upper, false);
-        assert_eq!((kept.m, kept.n, kept.count, kept.part), (2, 4, 5, Triangle::Upper));
-        // Rows that do not go on at the same distance are a batch.
-        let padded = View { shape: vec![5, 2, 3], strides: vec![100, 3, 1] };
-        let batch = products(&padded, &contiguous(&[3, 4]));
-        assert_eq!((batch.m, batch.count, batch.a.batch, batch.b.batch), (2, 5, 100, 0));
-    }
-
-    #[test]
-    fn a_batch_of_several_extents_is_one_where_strides_allow() {
-        let merged = products(&contiguous(&[2, 5, 2, 3]), &contiguous(&[2, 5, 3, 4]));
-        assert_eq!((merged.m, merged.count, merged.offsets().count()), (2, 10, 1));
-        let permuted = products(&permuted(contiguous(&[5, 2, 2, 3]), &[1, 0, 2, 3]), &contiguous(&[2, 5, 3, 4]));
-        assert_eq!((permuted.m, permuted.count, permuted.offsets().count()), (2, 5, 2));
-        let broadcast = products(&contiguous(&[2, 1, 2, 3]), &contiguous(&[7, 3, 4]));
-        assert_eq!((broadcast.count, broadcast.offsets().count()), (7, 2));
-        let offsets: Vec<_> = broadcast.offsets().collect();
-        assert_eq!(offsets, [[0, 0, 0], [6, 0, 56]]);
-    }
-
-    #[test]
-    fn results_between_each_other_are_computed_one_after_the_other() {
-        let (a, b) = (contiguous(&[4, 2, 3]), contiguous(&[4, 3, 5]));
-        let c = permuted(contiguous(&[2, 4, 5]), &[1, 0, 2]);
-        let products = Products::new(&a, &b, &c, Triangle::All, false);
-        assert_eq!((products.count, products.offsets().count()), (1, 4));
-        assert_eq!(computed(&products), expected(&a, &b, &c));
-    }
-
-    #[test]
-    fn what_is_too_long_to_be_folded_is_a_batch() {
-        let (a, b) = (contiguous(&[4, 1 << 30, 1]), contiguous(&[1, 1]));
-        let products = Products::new(&a, &b, &contiguous(&[4, 1 << 30, 1]), Triangle::All, false);
-        assert_eq!((products.m, products.count), (1 << 30, 4));
-    }
-
-    /// The matrices of a view scaled to another, every element of which has to come from its place, once.
-    fn scalings(from: &View, to: &View, rows_have_factors: bool) -> Scalings {
-        let scalings = Scalings::new(from, to, rows_have_factors);
-        let place = |view: &View, mut index: usize| {
-            let mut place = 0;
-            for (&extent, &stride) in view.shape.iter().zip(&view.strides).rev() {
-                place += index % extent * stride;
-                index /= extent;
-            }
-            place
-        };
-        let rows = from.shape[from.shape.len() - 2];
-        let cols = from.shape[from.shape.len() - 1];
-        let all = 0..from.shape.iter().product();
-        let expected: BTreeMap<_, _> =
-            all.map(|index| (place(to, index), (place(from, index), index / cols % rows, index % cols))).collect();
-        let mut computed = BTreeMap::new();
-        for [first_from, first_to] in scalings.offsets() {
-            for (matrix, row) in (0..scalings.count).flat_map(|matrix| (0..scalings.m).map(move |row| (matrix, row))) {
-                for col in 0..scalings.n {
-                    let at = |first: usize, strides: Strides| {
-                        first + matrix * strides.batch + row * strides.rows + col * strides.cols
-                    };
-                    // Without factors, rows are whatever they are.
-                    let named = if rows_have_factors { row } else { expected[&at(first_to, scalings.to)].1 };
-                    let from = (at(first_from, scalings.from), named, col);
-                    assert_eq!(computed.insert(at(first_to, scalings.to), from), None, "written twice");
-                }
-            }
-        }
-        assert_eq!(computed, expected, "{from:?} {to:?}");
-        scalings
-    }
-
-    #[test]
-    fn every_element_is_scaled_once() {
-        let of = |shape: &[usize]| contiguous(shape);
-        for rows_have_factors in [false, true] {
-            let one = |from: &View, to: &View| scalings(from, to, rows_have_factors);
-            let merged = one(&of(&[4, 5, 2, 3]), &of(&[4, 5, 2, 3]));
-            assert_eq!((merged.m, merged.count), if rows_have_factors { (2, 20) } else { (40, 1) });
-            assert_eq!(merged.offsets().count(), 1);
-            let apart = one(&permuted(of(&[5, 4, 2, 3]), &[1, 0, 2, 3]), &of(&[4, 5, 2, 3]));
-            assert_eq!((apart.count, apart.offsets().count()), (5, 4));
-            let by_columns = one(&permuted(of(&[5, 3, 2]), &[0, 2, 1]), &of(&[5, 2, 3]));
-            assert_eq!((by_columns.m, by_columns.count), (2, 5));
-            one(&of(&[2, 3]), &permuted(of(&[3, 2]), &[1, 0]));
-            one(&View { shape: vec![4, 1, 3], strides: vec![0, 7, 1] }, &of(&[4, 1, 3]));
-            one(&of(&[4, 2, 3]), &permuted(of(&[2, 4, 3]), &[1, 0, 2]));
-            one(&of(&[1, 1, 2, 1]), &of(&[1, 1, 2, 1]));
-        }
-    }
-
-    #[test]
-    fn shapes_that_make_no_product_are_named() {
-        let refused = |rule: Rule, a: &[usize], b: &[usize]| rule.result(a, b).unwrap_err();
-        let message = refused(Rule::Matmul, &[2, 3], &[4, 5]);
-        assert!(message.contains("(2, 3)") && message.contains("(4, 5)"), "{message}");
-        assert!(refused(Rule::Matmul, &[2, 3], &[4]).contains("the extent of b"));
-        assert!(refused(Rule::Matmul, &[], &[4]).contains("scalar"));
-        assert!(refused(Rule::Matmul, &[3, 2, 3], &[2, 3, 4]).contains("3 and 2"));
-        assert!(refused(Rule::Matvec, &[2, 3], &[3, 1]).starts_with("matvec"));
-        assert!(refused(Rule::Bmm, &[2, 3], &[3, 1]).contains("three extents"));
-        assert!(refused(Rule::Bmm, &[1, 2, 3], &[2, 3, 1]).contains("matmul broadcasts"));
-        assert_eq!(Rule::Bmm.result(&[2, 2, 3], &[2, 3, 1]), Ok(vec![2, 2, 1]));
-        assert_eq!(Rule::Matvec.result(&[2, 3], &[3]), Ok(vec![2]));
-        assert_eq!(Rule::Matmul.result(&[3], &[3]), Ok(vec![]));
-        assert_eq!(Rule::of_name("bmm"), Some(Rule::Bmm));
-        assert_eq!(Rule::of_name("dot"), None);
-    }
-
-    /// NumPy's `as_strided` makes such arrays.
-    #[test]
-    fn strides_of_a_tensor_without_elements_mean_nothing() {
-        let a = View { shape: vec![5, 3, 0], strides: vec![usize::MAX, usize::MAX / 2, 1] };
-        let b = View { shape: vec![5, 0, 2], strides: vec![1, 1, usize::MAX] };
-        assert_eq!((a.span(), b.span()), (Some(0), Some(0)));
-        let products = products(&a, &b);
-        assert!(products.offsets().all(|[a, b, _]| (a, b) == (0, 0)));
-    }
-
-    #[test]
-    fn the_memory_of_a_view_is_counted_with_its_gaps() {
-        assert_eq!(contiguous(&[2, 3]).span(), Some(6));
-        assert_eq!(contiguous(&[]).span(), Some(1));
-        assert_eq!(contiguous(&[2, 0]).span(), Some(0));
-        assert_eq!(View { shape: vec![2, 3], strides: vec![10, 2] }.span(), Some(15));
-        assert_eq!(View { shape: vec![3, 3], strides: vec![usize::MAX, 1] }.span(), None);
-        assert_eq!(View::contiguous(vec![usize::MAX, 2, 2]), None);
-        assert!(View { shape: vec![1, 3, 2], strides: vec![0, 0, 1] }.overlaps_itself());
-        assert!(!View { shape: vec![1, 3], strides: vec![0, 1] }.overlaps_itself());
-        assert!(View { shape: vec![3, 4, 4], strides: vec![8, 4, 1] }.overlaps_itself());
-        assert!(!View { shape: vec![3, 5, 4], strides: vec![4, 12, 1] }.overlaps_itself());
-        assert_eq!((tuple(&[]), tuple(&[4]), tuple(&[4, 5])), ("()".into(), "(4,)".into(), "(4, 5)".into()));
-    }
-}
+#[path = "shape/tests.rs"]
+mod tests;

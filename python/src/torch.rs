@@ -28,6 +28,8 @@ pub(crate) struct Torch {
     increment_version: Py<PyAny>,
     /// `tilewright._torch.dispatch`: calls the operator of products.
     dispatch: Py<PyAny>,
+    /// `tilewright._fused.dispatch`: calls the operator of products with steps behind them.
+    pub(crate) dispatch_fused: Py<PyAny>,
     /// `tilewright._scale.dispatch`: calls the operator of products with diagonal matrices.
     pub(crate) dispatch_scale: Py<PyAny>,
     empty_like: Py<PyAny>,
@@ -89,6 +91,7 @@ impl Torch {
             is_grad_enabled: torch.getattr("is_grad_enabled")?.unbind(),
             increment_version: torch.getattr("autograd")?.getattr("graph")?.getattr("increment_version")?.unbind(),
             dispatch: py.import("tilewright._torch")?.getattr("dispatch")?.unbind(),
+            dispatch_fused: py.import("tilewright._fused")?.getattr("dispatch")?.unbind(),
             dispatch_scale: py.import("tilewright._scale")?.getattr("dispatch")?.unbind(),
             empty_like: torch.getattr("empty_like")?.unbind(),
             internals: internals().ok(),
@@ -142,6 +145,16 @@ impl Torch {
             || internals.forward.bind(py).getattr(intern!(py, "_current_level"))?.ge(0)?;
         let is_differentiated = wants_derivative && self.is_grad_enabled.bind(py).call0()?.is_truthy()?;
         Ok(!is_watched && !is_differentiated)
+    }
+
+    /// Whether all tensors are in the CPU's memory.
+    pub(crate) fn are_on_cpu(&self, named: &[Named<'_, '_>]) -> PyResult<bool> {
+        for (_, tensor) in named {
+            if !tensor.getattr(intern!(tensor.py(), "is_cpu"))?.is_truthy()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Calls the operator with options by their names.

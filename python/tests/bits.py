@@ -42,6 +42,9 @@ def lines() -> list[str]:
     special[0, 0], special[1, 1], special[2, 2] = np.inf, np.nan, 3e38
     told.append(f"infinity, NaN and overflow {digest(tilewright.matmul(special, operand((40, 9), 4), on_cpu='emulate'))}")
     told.append(f"scale {digest(tilewright.scale(operand((19, 23), 5), 0.3, rows=operand((19, 1), 6)[:, 0], on_cpu='emulate'))}")
+    x, w, bias = operand((19, 40), 7), operand((23, 40), 8), operand((1, 23), 9)
+    for activation in ("relu", "sigmoid", "silu", "tanh", "gelu", ("gelu", "tanh"), "mish"):
+        told.append(f"linear {activation} {digest(tilewright.linear(x, w, bias, activation, scale=0.7, on_cpu='emulate'))}")
     return told
 
 

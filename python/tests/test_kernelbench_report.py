@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ import measure  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 from measure import COMPILED, EAGER, OURS, WRITING, Measurement, Times  # noqa: E402
-from problems import PROBLEMS, Problem  # noqa: E402
+from problems import LEVEL_2, PROBLEMS, Problem  # noqa: E402
 from report import Environment, Failure, Outcome  # noqa: E402
 
 BY_NUMBER = {problem.number: problem for problem in PROBLEMS}
@@ -108,6 +109,21 @@ def test_the_geometric_mean_is_that_of_all_problems_and_counts() -> None:
     assert not report.is_as_wanted(slow) and "2.000, NOT MET 2.5" in report.summary(slow)
 
 
+def test_of_level_2_the_mean_is_told_without_the_best_too() -> None:
+    ratios = [1.0 + place / 10 for place in range(len(LEVEL_2))]
+    outcomes = [Outcome(problem, measured(problem, ratio)) for problem, ratio in zip(LEVEL_2, ratios)]
+    mean, rest = report.geometric_mean(outcomes), report.geometric_mean(outcomes, 5)
+    assert mean == pytest.approx(statistics.geometric_mean(ratios))
+    assert rest == pytest.approx(statistics.geometric_mean(ratios[:-5]))
+    text = report.summary(outcomes)
+    assert f"Without the 5 best: {rest:.3f}. The least: 1.000." in text and "37 of 37" in text
+    document = json.loads(report.as_json(outcomes[::-1], ENVIRONMENT))
+    assert document["level"] == 2 and document["least_speed_up"] == 1.0
+    assert document["geometric_mean_without_the_5_best"] == pytest.approx(rest)
+    assert "KernelBench level 2, the 37 problems" in report.markdown(outcomes, ENVIRONMENT)
+    assert "No geometric mean: it is that of all 37" in report.summary(outcomes[1:])
+
+
 def test_the_json_has_everything() -> None:
     outcomes = as_wanted()
     outcomes[2] = Outcome(BY_NUMBER[3], Failure("OutOfMemoryError: too little"))
@@ -154,7 +170,7 @@ def test_the_runner_measures_what_is_chosen_and_writes_it(
 ) -> None:
     asked: list[Any] = []
 
-    def fake(problem: Problem, trials: int, compiled: bool, device: str) -> Measurement:
+    def fake(problem: Problem, trials: int, compiled: bool, device: str, kernelbench: Path | None) -> Measurement:
         asked.append((problem.number, trials, compiled, device))
         return measured(problem)
 

@@ -19,11 +19,15 @@ def test_the_wheel_has_everything_and_nothing_else() -> None:
     package = {name for name in names if name.startswith("tilewright/")}
     assert package == {
         "tilewright/__init__.py",
+        "tilewright/_calls.py",
         "tilewright/_errors.py",
+        "tilewright/_fused.py",
+        "tilewright/_linear.py",
         "tilewright/_native.abi3.so",
         "tilewright/_native.pyi",
         "tilewright/_scale.py",
         "tilewright/_stats.py",
+        "tilewright/_steps.py",
         "tilewright/_switch.py",
         "tilewright/_torch.py",
         "tilewright/_types.py",

@@ -17,6 +17,10 @@ def of_torch(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     tilewright.matmul(x, weight, out=y, precision="fp32-strict")
     tilewright.bmm(x, weight, on_cpu="move")
     tilewright.matmul(x, weight, part="upper")
+    assert_type(tilewright.linear(x, weight, y, ("leaky_relu", 0.1), residual=y, scale=0.5), torch.Tensor)
+    tilewright.linear(x, weight, activation=["silu", ("mul", y), ("clamp", None, 1)], out=y)
+    assert_type(tilewright.addmm(y, x, weight, beta=0.5, activation="gelu"), torch.Tensor)
+    assert_type(tilewright.baddbmm(y, x, weight, residual=y), torch.Tensor)
     assert_type(tilewright.scale(x, 0.5, rows=y, out=x), torch.Tensor)
     assert_type(tilewright.grouped_matmul([x, y], (weight, x), out=[y, y]), list[torch.Tensor])
     return tilewright.matvec(weight, x, precision="tf32")
@@ -30,6 +34,8 @@ def of_numpy(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[Any]:
     assert_type(given, NDArray[np.float32])
     assert_type(tilewright.scale(a, 2, columns=b, on_cpu="emulate"), tilewright.Array)
     assert_type(tilewright.scale(a, rows=b, out=a), NDArray[np.float32])
+    assert_type(tilewright.linear(a, b, b, "gelu", on_cpu="emulate"), tilewright.Array)
+    assert_type(tilewright.addmm(a, a, b, out=b), NDArray[np.float32])
     assert_type(tilewright.grouped_matmul([a], [b], on_cpu="emulate"), list[tilewright.Array])
     assert_type(tilewright.grouped_matmul([a], [b], out=[a]), list[NDArray[np.float32]])
     try:
@@ -45,5 +51,6 @@ def wrong(a: NDArray[np.float32], x: torch.Tensor) -> None:
     tilewright.matmul(a, a, precision="fp64")  # pyright: ignore[reportArgumentType, reportCallIssue]
     tilewright.matmul(x, x, part="middle")  # pyright: ignore[reportArgumentType, reportCallIssue]
     tilewright.matmul(x, x, out=a)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    tilewright.linear(x, x, activation=0.5)  # pyright: ignore[reportArgumentType, reportCallIssue]
     tilewright.scale(a, x)  # pyright: ignore[reportArgumentType, reportCallIssue]
     tilewright.matmul([1.0], a)  # pyright: ignore[reportArgumentType, reportCallIssue]

@@ -13,7 +13,10 @@ layouts like any other.
 `grouped_matmul` multiplies lists of matrices that may differ in their sizes, all at once; `scale` multiplies by diagonal matrices and by
 numbers.
 
-For torch, the operators are `torch.ops.tilewright.matmul` and `scale`: differentiable, and known to `torch.compile`.
+`linear`, `addmm` and `baddbmm` are torch's functions of these names, with an activation and a residual behind them, done before the
+result is stored.
+
+For torch, the operators are `torch.ops.tilewright.matmul`, `fused_matmul` and `scale`: differentiable, and known to `torch.compile`.
 
 `enable` puts the products in the place of torch's own, for programs that call torch alone; `stats` says what came of it.
 """
@@ -33,15 +36,18 @@ except ModuleNotFoundError as missing:
         "glibc 2.28 or newer and CPython 3.10 or newer, not for free-threaded builds of it; pip installs the one that fits"
     ) from missing
 
+from tilewright._calls import asked, is_compiling
 from tilewright._errors import ArgumentError, DeviceError, Error, OperandTypeError, OutOfMemoryError
+from tilewright._linear import addmm, baddbmm, linear
 from tilewright._native import Array, __version__, multiply
 from tilewright._native import explain as _explain
 from tilewright._native import grouped as _grouped
 from tilewright._native import scale as _scale_directly
 from tilewright._stats import Stats, TakenProduct, reset_stats, stats
-from tilewright._types import OnCpu, Operand, Out, Part, Precision, Tensor
+from tilewright._types import Activation, OnCpu, Operand, Out, Part, Precision, Tensor
 
 __all__ = [
+    "Activation",
     "ArgumentError",
     "Array",
     "DeviceError",
@@ -54,12 +60,15 @@ __all__ = [
     "Stats",
     "TakenProduct",
     "__version__",
+    "addmm",
+    "baddbmm",
     "bmm",
     "disable",
     "enable",
     "enabled",
     "explain",
     "grouped_matmul",
+    "linear",
     "matmul",
     "matvec",
     "reset_stats",
@@ -165,8 +174,8 @@ def matmul(
         DeviceError: (a `RuntimeError`) where there is no GPU to use, or it fails.
     """
     if tolerance is not None or guarantee is not None:
-        precision = _asked(precision, tolerance, guarantee)
-    if _is_compiling():
+        precision = asked(precision, tolerance, guarantee)
+    if is_compiling():
         return _traced("matmul", a, b, out, precision, on_cpu, part, invariant)
     return multiply("matmul", a, b, out, precision, on_cpu, part, invariant)
 
@@ -187,8 +196,8 @@ def matvec(a: Any, x: Any, *, out: Any = None, precision: Precision = "fp32", to
     Arguments, but for `part`, result and exceptions are those of `matmul`; in messages, `x` is `b`.
     """
     if tolerance is not None or guarantee is not None:
-        precision = _asked(precision, tolerance, guarantee)
-    if _is_compiling():
+        precision = asked(precision, tolerance, guarantee)
+    if is_compiling():
         return _traced("matvec", a, x, out, precision, on_cpu, "all", invariant)
     return multiply("matvec", a, x, out, precision, on_cpu, "all", invariant)
 
@@ -209,8 +218,8 @@ def bmm(a: Any, b: Any, *, out: Any = None, precision: Precision = "fp32", toler
     Arguments, but for `part`, result and exceptions are those of `matmul`.
     """
     if tolerance is not None or guarantee is not None:
-        precision = _asked(precision, tolerance, guarantee)
-    if _is_compiling():
+        precision = asked(precision, tolerance, guarantee)
+    if is_compiling():
         return _traced("bmm", a, b, out, precision, on_cpu, "all", invariant)
     return multiply("bmm", a, b, out, precision, on_cpu, "all", invariant)
 
@@ -284,7 +293,7 @@ def grouped_matmul(
             its number.
     """
     if tolerance is not None or guarantee is not None:
-        precision = _asked(precision, tolerance, guarantee)
+        precision = asked(precision, tolerance, guarantee)
     return _grouped(list(a), list(b), None if out is None else list(out), precision, on_cpu)
 
 
@@ -346,7 +355,7 @@ def scale(
     Raises:
         ArgumentError, OperandTypeError, OutOfMemoryError, DeviceError: As `matmul` does.
     """
-    if _is_compiling():
+    if is_compiling():
         from tilewright import _scale
 
         return _scale.traced(matrix, by, rows, columns, out, on_cpu)
@@ -361,15 +370,8 @@ def explain(
     Arguments and exceptions are those of `matmul`. Kernels are loaded, and nothing is computed.
     """
     if tolerance is not None or guarantee is not None:
-        precision = _asked(precision, tolerance, guarantee)
+        precision = asked(precision, tolerance, guarantee)
     return _explain("matmul", a, b, precision, on_cpu, part, invariant)
-
-
-def _asked(precision: str, tolerance: float | None, guarantee: float | None) -> Any:
-    """What takes the place of a precision."""
-    if precision != "fp32" or (tolerance is not None and guarantee is not None):
-        raise ArgumentError("precision, tolerance and guarantee are different ways to say how accurate a product has to be: name one")
-    return f"tolerance={float(tolerance)}" if tolerance is not None else f"guarantee={float(guarantee or 0)}"
 
 
 def enable(precision: Precision = "fp32", *, only_faster: bool = True) -> None:
@@ -420,12 +422,6 @@ def enabled(precision: Precision = "fp32", *, only_faster: bool = True) -> Abstr
     return _switch.enabled(precision, only_faster=only_faster)
 
 
-def _is_compiling() -> bool:
-    """Whether torch.compile looks at the call, and should find the operator."""
-    torch = sys.modules.get("torch")
-    return torch is not None and torch.compiler.is_compiling()
-
-
 def _traced(rule: str, a: Any, b: Any, out: Any, precision: str, on_cpu: str, part: str, invariant: bool) -> Any:
     from tilewright import _torch
 
@@ -434,5 +430,6 @@ def _traced(rule: str, a: Any, b: Any, out: Any, precision: str, on_cpu: str, pa
 
 # The operator is there as soon as both libraries are.
 if sys.modules.get("torch") is not None:
+    import tilewright._fused  # pyright: ignore[reportUnusedImport]
     import tilewright._scale  # pyright: ignore[reportUnusedImport]
     import tilewright._torch  # pyright: ignore[reportUnusedImport]

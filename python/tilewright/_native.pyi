@@ -34,6 +34,32 @@ def multiply(
 def multiply_tensors(
     a: object, b: object, out: object | None, *, precision: str = ..., on_cpu: str = ..., part: str = ..., invariant: bool = ...
 ) -> Any: ...
+def fused(
+    function: str,
+    a: object,
+    b: object,
+    operands: list[Any],
+    out: object | None,
+    alpha: float,
+    steps: str,
+    numbers: list[float],
+    precision: str,
+    on_cpu: str,
+    invariant: bool,
+) -> Any: ...
+def fused_tensors(
+    function: str,
+    a: object,
+    b: object,
+    operands: list[Any],
+    out: object | None,
+    alpha: float,
+    steps: str,
+    numbers: list[float],
+    precision: str,
+    on_cpu: str,
+    invariant: bool,
+) -> Any: ...
 def scale(
     matrix: object, by: float, rows: object | None, columns: object | None, out: object | None, on_cpu: str
 ) -> Any: ...

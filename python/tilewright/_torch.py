@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 from tilewright import _native
 from tilewright._errors import ArgumentError, OperandTypeError
 
-__all__ = ["check_out", "dispatch", "refuse_derivative", "refuse_tangents", "traced", "write_to"]
+__all__ = ["check_out", "differentiate", "dispatch", "multiply", "refuse_derivative", "refuse_tangents", "traced", "write_to"]
 
 _library = torch.library.Library("tilewright", "DEF")
 _OPTIONS = 'str precision="fp32", str on_cpu="refuse", str part="all", bool invariant=False'
@@ -22,7 +22,7 @@ _library.define(f"matmul.out(Tensor a, Tensor b, *, {_OPTIONS}, Tensor(a!) out) 
 def dispatch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, **options: Any) -> torch.Tensor:
     """Calls the operator, so that torch does everything that it does before a kernel. The options are the operator's."""
     if out is None:
-        return _multiply(a, b, **options)
+        return multiply(a, b, **options)
     torch.ops.tilewright.matmul.out(a, b, **options, out=out)
     return out
 
@@ -40,7 +40,7 @@ def traced(
     return dispatch(a, b, out, **options)
 
 
-def _multiply(a: torch.Tensor, b: torch.Tensor, **options: Any) -> torch.Tensor:
+def multiply(a: torch.Tensor, b: torch.Tensor, **options: Any) -> torch.Tensor:
     """By the operator; under forward-mode derivatives and transformations of functions, to which an operator cannot say what it
     is, by a function that can.
     """
@@ -150,7 +150,7 @@ def _keep(
     ctx.shapes = (a.shape, b.shape)
 
 
-def _differentiate(
+def differentiate(
     ctx: torch.autograd.function.FunctionCtx, grad: torch.Tensor
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """The derivatives, as products: `dA = dC·Bᵀ` and `dB = Aᵀ·dC`, summed over what was broadcast."""
@@ -166,14 +166,14 @@ def _differentiate(
     if ctx.needs_input_grad[0] and b is not None:
         right = b.unsqueeze(-1) if len(shape_b) == 1 else b
         rows = shape_a if len(shape_a) > 1 else (1, *shape_a)
-        grad_a = _multiply(grad, right.mT, **options).sum_to_size(rows).reshape(shape_a)
+        grad_a = multiply(grad, right.mT, **options).sum_to_size(rows).reshape(shape_a)
     if ctx.needs_input_grad[1] and a is not None:
         left = a.unsqueeze(0) if len(shape_a) == 1 else a
         if len(shape_b) <= 2 and left.ndim > 2:
             # One matrix b for all of a: one product with as many terms, rather than a sum of products.
             left, grad = left.flatten(0, -2), grad.flatten(0, -2)
         columns = shape_b if len(shape_b) > 1 else (*shape_b, 1)
-        grad_b = _multiply(left.mT, grad, **options).sum_to_size(columns).reshape(shape_b)
+        grad_b = multiply(left.mT, grad, **options).sum_to_size(columns).reshape(shape_b)
     return grad_a, grad_b
 
 
@@ -205,15 +205,15 @@ class _Product(torch.autograd.Function):
     def backward(
         ctx: torch.autograd.function.FunctionCtx, grad: torch.Tensor
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
-        return (*_differentiate(ctx, grad), None)
+        return (*differentiate(ctx, grad), None)
 
     @staticmethod
     def jvp(
         ctx: torch.autograd.function.FunctionCtx, da: torch.Tensor | None, db: torch.Tensor | None, *_: None
     ) -> torch.Tensor | None:
         a, b = ctx.saved_tensors
-        by_a = _multiply(da, b, **ctx.options) if da is not None and b is not None else None
-        by_b = _multiply(a, db, **ctx.options) if db is not None and a is not None else None
+        by_a = multiply(da, b, **ctx.options) if da is not None and b is not None else None
+        by_b = multiply(a, db, **ctx.options) if db is not None and a is not None else None
         return by_a if by_b is None else by_b if by_a is None else by_a + by_b
 
     @staticmethod
@@ -233,7 +233,7 @@ class _Product(torch.autograd.Function):
             while tensor.ndim <= max(*ranks, 2):
                 tensor = tensor.unsqueeze(1)
             matrices.append(tensor)
-        product = _multiply(matrices[0], matrices[1], **options)
+        product = multiply(matrices[0], matrices[1], **options)
         product = product.squeeze(-1) if ranks[1] == 1 else product
         if ranks[0] == 1:
             product = product.squeeze(-1 if ranks[1] == 1 else -2)
@@ -247,4 +247,4 @@ _library.impl("matmul.out", _on_cpu_out, "CPU")
 _library.impl("matmul.out", _refuse_derivative, "Autograd")
 torch.library.register_fake("tilewright::matmul", _without_numbers, lib=_library)
 torch.library.register_fake("tilewright::matmul.out", _without_numbers_out, lib=_library)
-torch.library.register_autograd("tilewright::matmul", _differentiate, setup_context=_keep, lib=_library)
+torch.library.register_autograd("tilewright::matmul", differentiate, setup_context=_keep, lib=_library)

@@ -10,6 +10,12 @@ Precision: TypeAlias = Literal["fp32", "fp32-strict", "fp32-rounded", "fp32-ozak
 Part: TypeAlias = Literal["all", "upper", "lower"]
 """Which elements of each matrix of a product are wanted: see `tilewright.matmul`."""
 
+Step: TypeAlias = "str | tuple[Any, ...]"
+"""One of an `Activation`."""
+
+Activation: TypeAlias = "Step | list[Step]"
+"""What is done behind a product, element by element: see `tilewright.linear`."""
+
 OnCpu: TypeAlias = Literal["refuse", "move", "emulate"]
 """What happens to operands in the CPU's memory: see `tilewright.matmul`."""
 

@@ -36,7 +36,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     println!("{} has {:.1} MB", wheel.display(), fs::metadata(&wheel)?.len() as f64 / 1e6);
     environment.execute("pip", &["install", "--quiet", "--force-reinstall", "--no-deps", &wheel.to_string_lossy()])?;
     // Not from the package's directory, where Python would take the sources for the package that is installed.
-    environment.execute_in("python/tests", "pytest", &[])?;
+    let mut tests = environment.module("pytest");
+    tests.current_dir(root().join("python/tests"));
+    if arguments.with_torch {
+        tests.env("KERNELBENCH", environment.kernelbench()?);
+    }
+    execute(tests)?;
     let interpreter = environment.interpreter();
     environment.execute_in("python", "pyright", &["--project", ".", "--pythonpath", &interpreter.to_string_lossy()])
 }
@@ -116,6 +121,24 @@ impl Environment {
         let mut built = fs::read_dir(wheels)?.filter_map(|entry| Some(entry.ok()?.path()));
         let wheel = built.find(|path| path.extension().is_some_and(|extension| extension == "whl"));
         wheel.with_context(|| format!("maturin has left no wheel in {}", wheels.display()))
+    }
+
+    /// A copy of KernelBench, whose problems some tests read. It stays.
+    ///
+    /// # Errors
+    /// If it cannot be got.
+    fn kernelbench(&self) -> anyhow::Result<PathBuf> {
+        let directory = target_dir().join("python/kernelbench");
+        if !directory.join("KernelBench").is_dir() {
+            // What an attempt that failed has left.
+            if directory.exists() {
+                fs::remove_dir_all(&directory).with_context(|| format!("cannot empty {}", directory.display()))?;
+            }
+            let script = root().join("python/kernelbench/source.py");
+            let arguments = [script.to_string_lossy(), directory.to_string_lossy()].map(|text| text.into_owned());
+            execute(command(&self.interpreter().to_string_lossy(), &arguments.each_ref().map(String::as_str)))?;
+        }
+        Ok(directory)
     }
 
     pub(crate) fn interpreter(&self) -> PathBuf {

@@ -48,12 +48,22 @@ pub(crate) mod desc {
     pub(crate) const TRANSC: c_int = 5;
     pub(crate) const FILL_MODE: c_int = 6;
     pub(crate) const EPILOGUE: c_int = 7;
+    pub(crate) const BIAS_POINTER: c_int = 8;
+    pub(crate) const BIAS_BATCH_STRIDE: c_int = 10;
     pub(crate) const SM_COUNT_TARGET: c_int = 15;
+    pub(crate) const BIAS_DATA_TYPE: c_int = 26;
 
     /// `CUBLAS_FILL_MODE_FULL`.
     pub(crate) const FILL_FULL: c_int = 2;
-    /// `CUBLASLT_EPILOGUE_DEFAULT`.
+
+    /// `cublasLtEpilogue_t`: `CUBLASLT_EPILOGUE_DEFAULT`, and what can be asked for instead, the bias together with either activation.
     pub(crate) const EPILOGUE_DEFAULT: c_int = 1;
+    pub(crate) const EPILOGUE_RELU: c_int = 2;
+    pub(crate) const EPILOGUE_BIAS: c_int = 4;
+    pub(crate) const EPILOGUE_GELU: c_int = 32;
+
+    /// The bias is of the type of D's elements.
+    pub(crate) const BIAS_AS_D: c_int = -1;
 }
 
 /// `cublasLtMatrixLayoutAttribute_t`.

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use cuda_driver::OrderedMemory;
 use tilewright::plan::{Description, GemmPlan, Workspace};
-use tilewright::{Bytes, Device, DeviceError, DeviceMatrix, Error};
+use tilewright::{Bytes, Device, DeviceError, DeviceMatrix, Epilogue, Error};
 
 use crate::choose::{Choice, Request};
 use crate::loader::WAS_LOOKED_UP;
@@ -36,11 +36,18 @@ pub(crate) struct Done {
 impl fmt::Display for Done {
     /// The row-major product that was computed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Product { count, alpha, beta, a, b, c } = &self.product;
+        let Product { count, alpha, beta, a, b, c, finish } = &self.product;
         let Self { stream, plan, least_of_cublas, .. } = self;
         let (m, n, k) = (c.rows, c.cols, a.cols);
         write!(f, "(m={m} n={n} k={k}, batch {count}, strides {:?} {:?} {:?}, ", a.strides, b.strides, c.strides)?;
-        write!(f, "alpha {alpha}, beta {beta}) stream {stream:#x}: {}", plan.kernel().name)?;
+        write!(f, "alpha {alpha}, beta {beta}")?;
+        if finish.bias.is_some() {
+            write!(f, ", bias")?;
+        }
+        if let Some(activation) = finish.activation {
+            write!(f, ", {activation:?}")?;
+        }
+        write!(f, ") stream {stream:#x}: {}", plan.kernel().name)?;
         if let (Some(ours), Some(least)) = (plan.explanation().estimated_ms, least_of_cublas) {
             write!(f, ", estimated {ours:.4} ms, cuBLAS at least {least:.4} ms")?;
         }
@@ -60,10 +67,13 @@ pub(crate) unsafe fn compute(call: &Call) -> Result<Done, Why> {
     let (device, is_captured) = unsafe { on_stream(place, call)? };
     // SAFETY: the caller's promise.
     let matrix = |operand: &Operand| unsafe { matrix(&device, operand, call.product.count) };
-    let Product { alpha, a, b, beta, c, .. } = &call.product;
+    let Product { alpha, a, b, beta, c, finish, .. } = &call.product;
     let (a, b, mut c) = (matrix(a)?, matrix(b)?, matrix(c)?);
-    let request =
-        Request { place, device: &device, is_captured, settings, product: Description::of(*alpha, &a, &b, *beta, &c)? };
+    let bias = finish.bias.as_ref().map(matrix).transpose()?;
+    let epilogue = bias.iter().fold(Epilogue::new(), |epilogue, bias| epilogue.add(1.0, bias));
+    let epilogue = finish.activation.iter().fold(epilogue, |epilogue, &activation| epilogue.activation(activation));
+    let product = Description::of(*alpha, &a, &b, *beta, &c)?.with_epilogue(!epilogue.is_empty());
+    let request = Request { place, device: &device, is_captured, settings, product };
     let most = request.most_workspace(call);
     let mut limit = most;
     loop {
@@ -79,7 +89,7 @@ pub(crate) unsafe fn compute(call: &Call) -> Result<Done, Why> {
             Err(why) => return Err(why),
         };
         let (mut workspace, _memory) = memory;
-        let queued = plan.run(&device, *alpha, &a, &b, *beta, &mut c, &mut workspace);
+        let queued = plan.run_with(&device, &epilogue, *alpha, &a, &b, *beta, &mut c, &mut workspace);
         queued.map_err(|error| after_start(error, &plan, *beta))?;
         let stream = call.stream.addr();
         return Ok(Done { product: call.product, stream, plan, least_of_cublas });
@@ -107,8 +117,9 @@ unsafe fn on_stream(place: &Place, call: &Call) -> Result<(Device, bool), Why> {
 unsafe fn matrix(device: &Device, operand: &Operand, count: usize) -> Result<DeviceMatrix, Why> {
     let too_far = || Why::new("a matrix ends beyond what can be addressed");
     let len = operand.span(count).ok_or_else(too_far)?;
-    // SAFETY: the caller's promise.
-    let buffer = unsafe { device.lent(operand.address, len) };
+    // SAFETY: the caller's promise. Matrices may be blocks of one, which lie between each other's columns; that no element of C is one of A or B
+    // is what cuBLAS demands.
+    let buffer = unsafe { device.lent_between(operand.address, len) };
     Ok(DeviceMatrix::new(buffer, operand.rows, operand.cols, operand.strides)?
         .into_batch(count, operand.batch_stride)?)
 }

@@ -7,6 +7,8 @@
 
 use std::ffi::c_int;
 
+use tilewright::Activation;
+
 use crate::abi;
 use crate::why::Why;
 
@@ -22,6 +24,13 @@ pub(crate) struct Operand {
     pub(crate) batch_stride: usize,
 }
 
+/// What is done to `α·A·B + β·C` before it is stored: a column is added to all of its columns, and then an activation is applied.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Finish {
+    pub(crate) bias: Option<Operand>,
+    pub(crate) activation: Option<Activation>,
+}
+
 /// `C = α·A·B + β·C` for each of a batch, with C row by row where it can be seen so.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Product {
@@ -31,6 +40,7 @@ pub(crate) struct Product {
     pub(crate) a: Operand,
     pub(crate) b: Operand,
     pub(crate) c: Operand,
+    pub(crate) finish: Finish,
 }
 
 /// A matrix as cuBLAS has it: column by column.
@@ -131,7 +141,7 @@ impl<T> Gemm<T> {
         let [a, b] = self.operations;
         let (a, b) = (operand(a, &self.a, m, k)?, operand(b, &self.b, k, n)?);
         let c = Operand::of_columns(&self.c, m, n, count)?;
-        Product::new(count, self.alpha, a, b, self.beta, c)
+        Product::new(count, self.alpha, a, b, self.beta, c, Finish::default())
     }
 }
 
@@ -161,23 +171,32 @@ impl Gemv {
             Ok(Operand::of_columns(&columns, 1, len, 1)?.transposed())
         };
         let (x, y) = (vector(&self.x, a.cols)?, vector(&self.y, a.rows)?);
-        Product::new(1, self.alpha, a, x, self.beta, y)
+        Product::new(1, self.alpha, a, x, self.beta, y, Finish::default())
     }
 }
 
 impl Product {
     /// A product of these matrices, whose extents fit together.
-    pub(crate) fn new(count: usize, alpha: f32, a: Operand, b: Operand, beta: f32, c: Operand) -> Result<Self, Why> {
+    pub(crate) fn new(
+        count: usize,
+        alpha: f32,
+        a: Operand,
+        b: Operand,
+        beta: f32,
+        c: Operand,
+        finish: Finish,
+    ) -> Result<Self, Why> {
         if alpha == 0.0 {
             return Err(for_cublas("alpha is 0, so nothing is multiplied"));
         }
-        let product = Self { count, alpha, beta, a, b, c };
+        let product = Self { count, alpha, beta, a, b, c, finish };
         let lies_by_columns = c.strides[0] == 1 && c.strides[1] != 1;
         Ok(if lies_by_columns { product.transposed() } else { product })
     }
 
     /// The product of the transposes: the same numbers in the same places.
     fn transposed(self) -> Self {
-        Self { a: self.b.transposed(), b: self.a.transposed(), c: self.c.transposed(), ..self }
+        let finish = Finish { bias: self.finish.bias.map(Operand::transposed), ..self.finish };
+        Self { a: self.b.transposed(), b: self.a.transposed(), c: self.c.transposed(), finish, ..self }
     }
 }

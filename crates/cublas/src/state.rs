@@ -4,9 +4,11 @@ use std::ffi::{CStr, c_int, c_void};
 use std::mem;
 use std::sync::OnceLock;
 
+use tilewright::Activation;
+
 use crate::abi::{self, Object, Status, desc, layout};
 use crate::loader::{Library, Original};
-use crate::product::{Operand, Product, transposes};
+use crate::product::{Finish, Operand, Product, transposes};
 use crate::why::Why;
 
 /// A product, and where it is to run.
@@ -176,7 +178,7 @@ struct LtMatrix {
 }
 
 impl Matmul {
-    /// The product, if there is nothing but that to compute.
+    /// The product, if there is nothing to compute but that, a bias and an activation.
     ///
     /// # Safety
     /// As for `cublasLtMatmul`.
@@ -193,7 +195,6 @@ impl Matmul {
             (desc::POINTER_MODE, abi::POINTER_MODE_HOST, "alpha and beta are in device memory"),
             (desc::TRANSC, abi::OP_NONE, "C is transposed"),
             (desc::FILL_MODE, desc::FILL_FULL, "a triangle of the result is asked for"),
-            (desc::EPILOGUE, desc::EPILOGUE_DEFAULT, "an epilogue is asked for"),
         ];
         for (name, value, reason) in expected {
             let found = number(name).ok_or_else(unreadable)?;
@@ -231,7 +232,52 @@ impl Matmul {
             return Err(Why::new("the extents do not fit together"));
         }
         let count = usize::try_from(d.count).map_err(|_| unreadable())?;
-        Product::new(count, alpha, a.operand, b.operand, beta, d.operand)
+        // SAFETY: the caller's promise.
+        let finish = unsafe { self.finish(getters, d.operand, count) }?;
+        Product::new(count, alpha, a.operand, b.operand, beta, d.operand, finish)
+    }
+
+    /// What is done to the result before it is stored in D.
+    ///
+    /// # Safety
+    /// As for `cublasLtMatmul`.
+    unsafe fn finish(&self, getters: &LtGetters, d: Operand, count: usize) -> Result<Finish, Why> {
+        let unreadable = || Why::new("a descriptor cannot be read");
+        // SAFETY: the caller's promise; the attribute is a number of 32 bits.
+        let epilogue = unsafe { attribute::<c_int>(getters.desc, self.desc, desc::EPILOGUE) }.ok_or_else(unreadable)?;
+        let activation = match epilogue & !desc::EPILOGUE_BIAS {
+            // A bias alone, too.
+            0 | desc::EPILOGUE_DEFAULT => None,
+            desc::EPILOGUE_RELU => Some(Activation::Relu),
+            // Measured: it is the approximation by the hyperbolic tangent.
+            desc::EPILOGUE_GELU => Some(Activation::GeluTanh),
+            _ => {
+                return Err(Why::with(
+                    "another epilogue than a bias, relu and gelu is asked for",
+                    epilogue.to_string(),
+                ));
+            }
+        };
+        if epilogue & desc::EPILOGUE_BIAS == 0 {
+            return Ok(Finish { bias: None, activation });
+        }
+        if d.strides[0] != 1 {
+            return Err(Why::new("a bias is asked for, and D is not by columns"));
+        }
+        // SAFETY: as above; the types are those of the header. The type of a bias can be told since CUDA 11.8, its stride since 11.4.
+        let (pointer, batch_stride, kind) = unsafe {
+            (
+                attribute::<usize>(getters.desc, self.desc, desc::BIAS_POINTER).ok_or_else(unreadable)?,
+                attribute::<i64>(getters.desc, self.desc, desc::BIAS_BATCH_STRIDE).unwrap_or(0),
+                attribute::<c_int>(getters.desc, self.desc, desc::BIAS_DATA_TYPE).unwrap_or(desc::BIAS_AS_D),
+            )
+        };
+        if kind != desc::BIAS_AS_D && kind != abi::REAL_32F {
+            return Err(Why::with("the bias is not fp32", kind.to_string()));
+        }
+        let pointer = std::ptr::without_provenance::<f32>(pointer);
+        let columns = crate::product::Columns { pointer, leading: d.rows as i64, batch_stride };
+        Ok(Finish { bias: Some(Operand::of_columns(&columns, d.rows, 1, count)?), activation })
     }
 
     /// One of the matrices.

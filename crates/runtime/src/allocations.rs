@@ -22,7 +22,7 @@ pub(crate) struct Live {
     /// Those that are the buffers' own, by their first byte. No two overlap.
     own: BTreeMap<usize, Allocation>,
     /// Those that are lent, of which there are few at a time. They may overlap, and the same may be there twice.
-    lent: Vec<(Range<usize>, AllocationNumber)>,
+    lent: Vec<Lent>,
     /// Of what is lent: others may have been lent the same memory, so this stays when it is given back.
     uses_of_lent: Uses,
     /// The number of allocations so far.
@@ -38,6 +38,21 @@ struct Allocation {
     bytes: usize,
     number: AllocationNumber,
     uses: Uses,
+}
+
+/// Memory of somebody else.
+#[derive(Debug)]
+struct Lent {
+    range: Range<usize>,
+    number: AllocationNumber,
+    /// Whether its elements may lie between those of other memory that is lent so.
+    interleaves: bool,
+}
+
+impl Lent {
+    fn contains(&self, range: &Range<usize>) -> bool {
+        self.range.start <= range.start && range.end <= self.range.end
+    }
 }
 
 /// A part of a buffer, which may have been dropped by now.
@@ -57,19 +72,30 @@ impl Live {
     }
 
     /// Notes that `bytes` at `address` have been lent to a buffer.
-    fn lend(&mut self, address: usize, bytes: usize) {
+    fn lend(&mut self, address: usize, bytes: usize, interleaves: bool) {
         if bytes > 0 {
             self.count += 1;
-            self.lent.push((address..address.saturating_add(bytes), self.count));
+            let range = address..address.saturating_add(bytes);
+            self.lent.push(Lent { range, number: self.count, interleaves });
         }
+    }
+
+    /// The buffer at this address that has been lent so many bytes.
+    fn position_of_lent(&self, address: usize, bytes: usize) -> Option<usize> {
+        let range = address..address.saturating_add(bytes);
+        self.lent.iter().position(|lent| lent.range == range)
+    }
+
+    /// Whether these bytes may have, between their elements, elements of others.
+    fn interleaves(&self, range: &Range<usize>) -> bool {
+        self.lent.iter().any(|lent| lent.interleaves && lent.contains(range))
     }
 
     /// Notes that the buffer at `address` is about to be freed, or given back, and returns the operations that may still use it. What is
     /// lent, its lender keeps until they have finished.
     pub(crate) fn remove(&mut self, address: usize, bytes: usize, is_lent: bool) -> Vec<Arc<Operation>> {
         if is_lent {
-            let range = address..address.saturating_add(bytes);
-            if let Some(index) = self.lent.iter().position(|(lent, _)| *lent == range) {
+            if let Some(index) = self.position_of_lent(address, bytes) {
                 self.lent.swap_remove(index);
             }
             return Vec::new();
@@ -100,10 +126,9 @@ impl Live {
 
     /// The place of these bytes, which are inside a live buffer.
     pub(crate) fn place(&self, range: Range<usize>) -> Option<Place> {
-        let is_inside = |(lent, _): &&(Range<usize>, _)| lent.start <= range.start && range.end <= lent.end;
         let number = match self.own_of(range.start) {
             Some((start, allocation)) => (range.end - start <= allocation.bytes).then_some(allocation.number),
-            None => self.lent.iter().find(is_inside).map(|(_, number)| *number),
+            None => self.lent.iter().find(|lent| lent.contains(&range)).map(|lent| lent.number),
         }?;
         Some(Place { range, number })
     }
@@ -114,7 +139,7 @@ impl Live {
             Some((start, allocation)) => {
                 allocation.number == place.number && place.range.end - start <= allocation.bytes
             }
-            None => self.lent.iter().any(|(lent, number)| *number == place.number && place.range.end <= lent.end),
+            None => self.lent.iter().any(|lent| lent.number == place.number && place.range.end <= lent.range.end),
         }
     }
 }
@@ -125,9 +150,10 @@ impl Allocations {
         self.lock().insert(address, bytes);
     }
 
-    /// Notes that `bytes` at `address` have been lent to a buffer.
-    pub(crate) fn lend(&self, address: usize, bytes: usize) {
-        self.lock().lend(address, bytes);
+    /// Notes that `bytes` at `address` have been lent to a buffer; with `interleaves`, views of them may overlap views of others that have been
+    /// lent so, although one is written.
+    pub(crate) fn lend(&self, address: usize, bytes: usize, interleaves: bool) {
+        self.lock().lend(address, bytes, interleaves);
     }
 
     /// Notes that a buffer has fewer or more bytes than before.
@@ -137,8 +163,9 @@ impl Allocations {
             // The operations on bytes that it has no more stay: it may have them again.
             Some(allocation) if !is_lent => allocation.bytes = now,
             _ if is_lent => {
+                let interleaves = live.position_of_lent(address, before).is_some_and(|at| live.lent[at].interleaves);
                 live.remove(address, before, is_lent);
-                live.lend(address, now);
+                live.lend(address, now, interleaves);
             }
             // Memory without bytes has no address.
             _ => {}
@@ -226,7 +253,7 @@ fn refusal(live: &Live, others: &[Seen], view: &View<'_>) -> Option<Refusal> {
         view.address.checked_sub(start).is_some_and(|offset| offset <= bytes && view.bytes <= bytes - offset)
     };
     if !own.is_some_and(|(start, allocation)| is_inside(start, allocation.bytes))
-        && !live.lent.iter().any(|(lent, _)| is_inside(lent.start, lent.len()))
+        && !live.lent.iter().any(|lent| is_inside(lent.range.start, lent.range.len()))
     {
         return Some(Refusal::Foreign);
     }
@@ -241,7 +268,10 @@ fn refusal(live: &Live, others: &[Seen], view: &View<'_>) -> Option<Refusal> {
         let access = other.access;
         let overlap = range.start < other.end && other.start < range.end && other.start < other.end;
         // What is within a view that is written has been compared with the others by that one.
-        overlap && access != ViewAccess::StoreWithin && (is_written || access.is_exclusive())
+        overlap
+            && access != ViewAccess::StoreWithin
+            && (is_written || access.is_exclusive())
+            && !(live.interleaves(&range) && live.interleaves(&(other.start..other.end)))
     })?;
     Some(Refusal::Overlaps { other, other_is_written: !is_written })
 }
@@ -285,6 +315,23 @@ mod tests {
         unsafe fn run_thread(self) {
             unreachable!("views are looked at only")
         }
+    }
+
+    #[test]
+    fn views_overlap_only_where_both_are_of_memory_that_interleaves() {
+        use ViewAccess::{Read, ReadWrite};
+        let allocations = Allocations::default();
+        allocations.lend(1000, 100, true);
+        allocations.lend(1050, 100, true);
+        allocations.lend(1080, 300, false);
+        let check =
+            |views: &[(&str, Range<usize>, ViewAccess)]| allocations.check(&Views(views), || "a device".to_owned());
+        assert!(check(&[("a", 1000..1100, Read), ("c", 1050..1150, ReadWrite)]).is_ok());
+        let refused = check(&[("a", 1000..1100, Read), ("c", 1090..1300, ReadWrite)]);
+        assert!(matches!(refused, Err(Error::OverlappingViews { .. })));
+        // What is lent anew with another size is as it was.
+        allocations.resize(1050, [100, 90], true);
+        assert!(check(&[("a", 1000..1100, Read), ("c", 1050..1140, ReadWrite)]).is_ok());
     }
 
     #[test]

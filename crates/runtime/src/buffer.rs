@@ -56,6 +56,24 @@ impl Device {
     /// allocated until everything that has been started with the buffer, or with views of it, has finished. Until then nobody
     /// writes to it, nor reads what is written here, except in order: behind it on the same stream.
     pub unsafe fn lent<T: Element + Pod>(&self, address: usize, len: usize) -> Buffer<T> {
+        // SAFETY: the caller's promise.
+        unsafe { self.lend(address, len, false) }
+    }
+
+    /// The same for memory whose elements may lie between those of others that are lent so: blocks of one matrix, of which a launch reads some
+    /// and writes another. Launches do not refuse views of such buffers for overlapping.
+    ///
+    /// # Safety
+    /// As for [`Device::lent`]. Besides, elements that a launch accesses through views of two such buffers are different ones, if it writes
+    /// to either.
+    pub unsafe fn lent_between<T: Element + Pod>(&self, address: usize, len: usize) -> Buffer<T> {
+        // SAFETY: the caller's promise.
+        unsafe { self.lend(address, len, true) }
+    }
+
+    /// # Safety
+    /// As for [`Device::lent`], or, if it `interleaves`, [`Device::lent_between`].
+    unsafe fn lend<T: Element + Pod>(&self, address: usize, len: usize, interleaves: bool) -> Buffer<T> {
         let memory = match &self.inner.backend {
             // SAFETY: the caller's promise.
             Backend::Cuda(cuda) => Memory::Cuda(unsafe { self.gpu(cuda).lent(address as u64, len) }),
@@ -66,7 +84,7 @@ impl Device {
             }
         };
         let buffer = Buffer { device: self.clone(), memory };
-        self.inner.allocations.lend(buffer.address(), buffer.bytes());
+        self.inner.allocations.lend(buffer.address(), buffer.bytes(), interleaves);
         buffer
     }
 

@@ -27,7 +27,7 @@ impl Operation for Endless {
             idea: "x = 1",
             sizes: &["n"],
             kernels: vec![halves_down::FACTS],
-            small: vec![vec![40]],
+            small: vec![vec![20]],
             large: Vec::new(),
             bits: Bits::Same,
         }

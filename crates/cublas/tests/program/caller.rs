@@ -140,6 +140,46 @@ fn expected(
     all
 }
 
+/// What `cublasLtMatmul` does to its result: nothing, or a bias for each row, and then relu or gelu.
+struct Finish {
+    epilogue: I,
+    bias: Vec<f32>,
+    bias_stride: i64,
+}
+
+impl Finish {
+    const NONE: Self = Self { epilogue: 1, bias: Vec::new(), bias_stride: 0 };
+
+    fn new(random: &mut Random, rows: i64, count: i64) -> Self {
+        let bias_stride = random.of(&[0, rows, rows + 3]);
+        let bias = random.numbers(rows + bias_stride * (count - 1));
+        Self { epilogue: random.of(&[1, 2, 4, 6, 32, 36]), bias, bias_stride }
+    }
+
+    /// Does the same to what is expected of a matrix.
+    fn apply(&self, expected: &mut [(f64, f64)], [rows, cols, count]: [i64; 3], c: &Columns) {
+        for batch in 0..count {
+            for (row, col) in (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col))) {
+                let (value, bound) = &mut expected[(batch * c.stride + row + col * c.leading) as usize];
+                if self.epilogue & 4 != 0 {
+                    *value += f64::from(self.bias[(batch * self.bias_stride + row) as usize]);
+                    *bound += value.abs() * 2f64.powi(-24);
+                }
+                let x = *value;
+                (*value, *bound) = match self.epilogue & !4 {
+                    2 => (x.max(0.0), *bound),
+                    // Its derivative is at most 1.13.
+                    32 => {
+                        let tanh = (0.797_884_560_802_865_4 * (x + 0.044715 * x * x * x)).tanh();
+                        (x * (1.0 + tanh) / 2.0, 1.13 * *bound + 1e-6 * x.abs())
+                    }
+                    _ => (x, *bound),
+                };
+            }
+        }
+    }
+}
+
 fn check(what: &str, found: &[f32], expected: &[(f64, f64)]) {
     for (index, (&found, &(value, bound))) in found.iter().zip(expected).enumerate() {
         assert!((f64::from(found) - value).abs() <= bound, "{what}: element {index} is {found}, not {value} ± {bound}");
@@ -184,7 +224,9 @@ fn products(cublas: &Cublas, seed: u64, rounds: i64, is_taken: bool) {
                 c.data[(batch * c.stride + row + col * c.leading) as usize] = f32::NAN;
             }
         }
-        let right = expected([m, n, k, count], alpha, &a, ta != 0, &b, tb != 0, beta, &c);
+        let mut right = expected([m, n, k, count], alpha, &a, ta != 0, &b, tb != 0, beta, &c);
+        let finish = if function == 7 { Finish::new(&mut random, m, count) } else { Finish::NONE };
+        finish.apply(&mut right, [m, n, count], &c);
         let before = unsafe { (cublas.fake_calls)() };
         let (pa, pb, pc) = (a.data.as_ptr(), b.data.as_ptr(), c.data.as_mut_ptr());
         let [m32, n32, k32, lda, ldb, ldc, count32] = [m, n, k, a.leading, b.leading, c.leading, count].map(|x| x as I);
@@ -266,7 +308,7 @@ fn products(cublas: &Cublas, seed: u64, rounds: i64, is_taken: bool) {
                 ),
                 // The matrix as it lies in memory; x and y are the columns of B and C, one after the other.
                 6 => (cublas.cublasSgemv_v2)(handle, ta, a.rows as I, a.cols as I, xa, pa, lda, pb, 1, xb, pc, 1),
-                _ => matmul(cublas, handle, [ta, tb], count32, xa, &a, &b, xb, &mut c),
+                _ => matmul(cublas, handle, [ta, tb], count32, xa, &a, &b, xb, &mut c, &finish),
             }
         };
         let what = format!("seed {seed}, round {round}, function {function}, {m}x{n}x{k}, {count} times, op {ta} {tb}");
@@ -307,11 +349,17 @@ fn matmul(
     b: &Columns,
     beta: F,
     c: &mut Columns,
+    finish: &Finish,
 ) -> I {
     let [la, lb, lc] = [&*a, b, c].map(|matrix| layout(cublas, matrix, count));
     let (pa, pb, pc) = (a.data.as_ptr(), b.data.as_ptr(), c.data.as_mut_ptr());
     let desc = desc(cublas, 68, operations);
+    let bias = finish.bias.as_ptr();
     unsafe {
+        let set = cublas.cublasLtMatmulDescSetAttribute;
+        assert_eq!(set(desc, 7, (&raw const finish.epilogue).cast(), 4), 0);
+        assert_eq!(set(desc, 8, (&raw const bias).cast(), 8), 0);
+        assert_eq!(set(desc, 10, (&raw const finish.bias_stride).cast(), 8), 0);
         (cublas.cublasLtMatmul)(
             handle,
             desc,
@@ -500,7 +548,9 @@ fn matmul_passed_on(cublas: &Cublas) {
     assert_eq!(call(handle, desc(cublas, 68, [0, 0]), false), (0, 0), "a plain product is taken");
     assert_eq!(call(handle, desc(cublas, 77, [0, 0]), false), (0, 1), "TF32");
     assert_eq!(call(handle, desc(cublas, 68, [0, 0]), true), (0, 1), "C is not D");
-    assert_eq!(call(handle, with(7, 2), false), (0, 1), "an epilogue");
+    assert_eq!(call(handle, with(7, 130), false), (0, 1), "relu with a matrix of signs");
+    assert_eq!(call(handle, with(7, 4), false), (0, 1), "a bias without a pointer");
+    assert_eq!(call(handle, with(26, 2), false), (0, 0), "what a bias would be of, without one");
     assert_eq!(call(handle, with(2, 1), false), (0, 1), "factors in device memory");
     assert_eq!(call(handle, with(15, 4), false), (0, 1), "multiprocessors");
     assert_eq!(call(null_mut(), desc(cublas, 68, [0, 0]), false), (1, 1), "no handle");

@@ -499,6 +499,7 @@ mod lt {
     extern "C" fn cublasLtMatmulDescCreate(object: *mut *mut c_void, compute: c_int, scale: c_int) -> c_int {
         let mut attributes = [0; 40];
         (attributes[0], attributes[1], attributes[6], attributes[7]) = (compute.into(), scale.into(), 2, 1);
+        attributes[26] = -1;
         make(object, attributes)
     }
 
@@ -614,6 +615,24 @@ mod lt {
                 }
             }
         }
-        multiply([m, n, k, count], alpha, a, b, beta, d)
+        let status = multiply([m, n, k, count], alpha, a, b, beta, d);
+        let (epilogue, bias, bias_stride) = (desc[7], desc[8] as *const f32, desc[10]);
+        for batch in 0..count {
+            for (row, col) in (0..m).flat_map(|row| (0..n).map(move |col| (row, col))) {
+                unsafe {
+                    let place = d.at(batch, row, col);
+                    if epilogue & 4 != 0 && !bias.is_null() {
+                        *place += *bias.offset((batch * bias_stride + row) as isize);
+                    }
+                    let x = f64::from(*place);
+                    *place = match epilogue & !4 {
+                        2 => x.max(0.0) as f32,
+                        32 => (x * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044715 * x * x * x)).tanh()) / 2.0) as f32,
+                        _ => x as f32,
+                    };
+                }
+            }
+        }
+        status
     }
 }

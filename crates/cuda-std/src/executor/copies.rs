@@ -9,7 +9,8 @@
 //! which is the latest: an earlier read of the target is a read of unwritten memory. At its issue a copy counts as a write
 //! that has not happened yet: it conflicts with accesses of other threads that no barrier separates from it, what was there
 //! is replaced by NaNs, and the words become unwritten. When it takes place it is a write by the thread that waits, so that
-//! other threads need a barrier after the wait before they read.
+//! other threads need a barrier after the wait before they read. If the words have been written until then, by a store or another
+//! copy, that is a fault: on a GPU either could come last.
 
 use core::ops::Range;
 use core::panic::Location;
@@ -20,7 +21,7 @@ use std::vec::Vec;
 use super::context::{Context, current};
 use super::costs::CostKind;
 use super::fault::{AccessKind, FaultKind};
-use super::hooks::{dynamic_words, note_pending_write, note_write, words_to_access};
+use super::hooks::{dynamic_words, note_pending_write, note_write, require_no_write_since, words_to_access};
 use super::identity::DYNAMIC;
 use super::shared_memory::{POISON, WORD};
 use super::steps::{Memory, StepKind};
@@ -102,6 +103,7 @@ pub(crate) fn wait_for_copies(latest: u64) {
         note.at(steps, Memory::Shared(&DYNAMIC), there).phase(end).text(format!("until {latest} groups are under way"))
     });
     for Copy { source, source_bytes, target, location, .. } in copies.pending.drain(..covered) {
+        require_no_write_since(context, &target, location);
         let data = words_to_access(&DYNAMIC, target.clone(), location, note_write).cast::<u32>();
         for (i, word) in target.enumerate() {
             let left = source_bytes.saturating_sub(i * WORD);

@@ -11,6 +11,7 @@ use crate::pattern::{Family, Pattern, Report, found, launch};
 
 const RACE: &str = "race in shared memory";
 const UNWRITTEN: &str = "unwritten shared";
+const OVERWRITTEN: &str = "write under way";
 
 /// A tile that is copied, waited for and read by other threads.
 #[kernel(block = 16, dynamic_shared = 256)]
@@ -90,6 +91,49 @@ fn copy_pipeline(wrong: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>
         }
         wait_group::<0>();
         y.set_unchecked(me, sum);
+    }
+}
+
+/// Each thread copies a part of a tile, and then another part of it.
+#[kernel(block = 16, dynamic_shared = 512)]
+fn two_copies(wrong: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
+    let me = thread::thread_idx_x() as usize;
+    unsafe {
+        let tile = dynamic_shared::<f32>(0, 128);
+        copy_async::<4, _>(&tile, 8 * me, &x, 8 * me, 4); // <two: first>
+        if wrong == 3 {
+            commit_group();
+        }
+        let place = if wrong == 1 || wrong == 3 { 8 * me } else { 8 * me + 4 };
+        copy_async::<4, _>(&tile, place, &x, 8 * me + 4, 4); // <two: second>
+        if wrong == 2 {
+            tile.write(8 * me + 7, 0.0); // <two: store>
+        }
+        commit_group();
+        wait_group::<0>();
+        y.set_unchecked(me, tile.read(8 * me) + tile.read(place + 3));
+    }
+}
+
+/// Two tiles, one behind the other, loaded by TMA for the same barrier.
+#[kernel(block = 64, dynamic_shared = 2048 + 8)]
+fn two_tiles(wrong: u32, map: TensorMap<'_>, y: GlobalSliceMut<'_, f32>) {
+    let me = thread::thread_idx_x() as usize;
+    unsafe {
+        let tiles: SharedSlice<f32> = dynamic_shared(0, 512);
+        let full = Barrier::at(dynamic_shared(2048, 1), 0);
+        if me == 0 {
+            full.init(1);
+            hopper::fence_barrier_init();
+        }
+        thread::sync_threads();
+        if me == 0 {
+            full.arrive_expecting(2048);
+            hopper::load_tile(tiles, 0, map, [0; 3], full); // <both: first>
+            hopper::load_tile(tiles, if wrong == 1 { 0 } else { 256 }, map, [0, 8, 0], full); // <both: second>
+        }
+        full.wait(0);
+        y.set_unchecked(me, tiles.read(me));
     }
 }
 
@@ -188,11 +232,11 @@ fn layout() -> TileLayout {
     TileLayout { element, extents: [32, 16, 1], byte_strides: [4, 128, 2048], tile: [32, 8, 1], swizzle }
 }
 
-fn run_tiles_in_turn(wrong: u32, executor: &Executor) -> Result<(), Report> {
-    let (matrix, mut y) = ([1.0f32; 512], [0.0; 64]);
+fn with_tiles(run: impl FnOnce(TensorMap<'_>, GlobalSliceMut<'_, f32>) -> Result<(), Report>) -> Result<(), Report> {
+    let matrix = [1.0f32; 512];
     // SAFETY: the extents are those of the matrix; the executor does not look at the words.
     let map = unsafe { TensorMap::from_raw_parts([0; 16], matrix.as_ptr().cast(), size_of_val(&matrix), layout()) };
-    launch(executor, tiles_in_turn { wrong, map, y: GlobalSliceMut::new(&mut y) }, 1)
+    run(map, GlobalSliceMut::new(&mut [0.0; 64]))
 }
 
 fn run_stored_tile(wrong: u32, executor: &Executor) -> Result<(), Report> {
@@ -229,7 +273,7 @@ pub(crate) const FAMILY: Family = Family {
                 found(AsyncCopy, "too few groups in the last round", UNWRITTEN, &["pipeline: copy", "pipeline: read"]),
                 found(AsyncCopy, "no barrier behind the wait", RACE, &["pipeline: copy", "pipeline: read"]),
                 found(AsyncCopy, "no barrier before the next copy", RACE, &["pipeline: copy", "pipeline: read"]),
-                found(AsyncCopy, "the place is off by one", UNWRITTEN, &["pipeline: copy", "pipeline: read"]),
+                found(AsyncCopy, "the place is off by one", OVERWRITTEN, &["pipeline: copy", "pipeline: copy"]),
                 found(
                     AsyncCopy,
                     "a wait that leaves out one group too many",
@@ -239,8 +283,22 @@ pub(crate) const FAMILY: Family = Family {
             ],
         },
         Pattern {
+            name: "two_copies",
+            run: |wrong, executor| with_copies(|x, y| launch(executor, two_copies { wrong, x, y }, 1)),
+            mistakes: &[
+                found(AsyncCopy, "two copies to the same place", OVERWRITTEN, &["two: first", "two: second"]),
+                found(AsyncCopy, "a store to where a copy goes", OVERWRITTEN, &["two: second", "two: store"]),
+                found(AsyncCopy, "the same place in the next group", OVERWRITTEN, &["two: first", "two: second"]),
+            ],
+        },
+        Pattern {
+            name: "two_tiles",
+            run: |wrong, executor| with_tiles(|map, y| launch(executor, two_tiles { wrong, map, y }, 1)),
+            mistakes: &[found(Tma, "two tiles in the same place", "in flight", &["both: first", "both: second"])],
+        },
+        Pattern {
             name: "tiles_in_turn",
-            run: run_tiles_in_turn,
+            run: |wrong, executor| with_tiles(|map, y| launch(executor, tiles_in_turn { wrong, map, y }, 1)),
             mistakes: &[
                 found(Tma, "the barrier is not made visible", "barrier not fenced", &["tiles: load"]),
                 found(Tma, "more bytes are expected than come", "deadlock", &["tiles: wait"]),

@@ -168,6 +168,7 @@ fn lines(fault: &Fault) -> Vec<u32> {
         | FaultKind::GlobalRace { other, .. }
         | FaultKind::ClusterRace { other, .. }
         | FaultKind::InFlight { other, .. }
+        | FaultKind::WriteUnderWay { other, .. }
         | FaultKind::UnwrittenShared { pending: Some(other), .. } => Some(other.location.line),
         FaultKind::NotFenced { location, .. } => Some(location.line),
         FaultKind::ClusterArrivedTwice { first } => Some(first.line),

@@ -72,6 +72,7 @@ fn examples() -> Vec<FaultKind> {
         F::SharedUndeclared { array: tile(), static_bytes: 8192, declared_bytes: 4096 },
         F::SharedMisaligned { array: slice(), index: 2, bytes: 16 },
         F::CopyNotAwaited { byte_offset: 64, bytes: 16 },
+        F::WriteUnderWay { byte_offset: 64, bytes: 16, other: other(AccessKind::Write) },
         F::Race { array: tile(), element: "[3, 17]".into(), access: AccessKind::Write, other: other(AccessKind::Read) },
         F::Race { array: slice(), element: "5".into(), access: AccessKind::Read, other: other(block_scope) },
         global(element(0), AccessKind::Read, None, AccessKind::Write),

@@ -62,6 +62,7 @@ impl FaultKind {
             Self::SharedUndeclared { .. } => "shared undeclared",
             Self::SharedMisaligned { .. } => "shared misaligned",
             Self::CopyNotAwaited { .. } => "copy not awaited",
+            Self::WriteUnderWay { .. } => "write under way",
             Self::Race { .. } => "race in shared memory",
             Self::GlobalRace { .. } => "race in global memory",
             Self::OrderedOutsideOfAtomics => "ordered outside of atomics",
@@ -118,7 +119,7 @@ impl FaultKind {
     /// What else there is to say than the first line does: the other access, and who waits where.
     fn notes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Race { other, .. } => other_access(f, &None, other),
+            Self::Race { other, .. } | Self::WriteUnderWay { other, .. } => other_access(f, &None, other),
             Self::GlobalRace { block, other, .. } | Self::ClusterRace { block, other, .. } => {
                 other_access(f, block, other)
             }
@@ -187,6 +188,9 @@ impl FaultKind {
             }
             Self::CopyNotAwaited { .. } => {
                 "close the group by `commit_group`, and wait for it by `wait_group` before the thread returns"
+            }
+            Self::WriteUnderWay { .. } => {
+                "wait for one copy by `wait_group` before another one, or a store, writes to the same bytes"
             }
             Self::Race { access, other, .. } => of_race(*access, other.access, None),
             Self::GlobalRace { access, other, block, .. } => of_race(*access, other.access, block.as_ref()),

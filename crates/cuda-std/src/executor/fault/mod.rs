@@ -160,6 +160,20 @@ pub enum FaultKind {
         /// Its size.
         bytes: usize,
     },
+    /// A thread writes to where an asynchronous copy goes that is under way.
+    #[error(
+        "this copy writes bytes {byte_offset} to {} of the dynamic shared memory some time until the wait for it, and thread {} writes there, \
+         too, before that wait: which of the two comes last is not defined",
+        .byte_offset + .bytes, .other.thread
+    )]
+    WriteUnderWay {
+        /// Where the copy goes.
+        byte_offset: usize,
+        /// Its size.
+        bytes: usize,
+        /// The other write: a store, or another copy.
+        other: OtherAccess,
+    },
     /// Two threads access an element of shared memory without a barrier between them, and at least one of them writes.
     #[error(
         "a race: this thread {} element {element} of {array}, and thread {} {} it, with no barrier between them",

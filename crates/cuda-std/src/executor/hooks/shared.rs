@@ -20,7 +20,7 @@ use super::super::tma::require_idle;
 use super::super::values::{trace_in, trace_out};
 use crate::atomic::{Place, Scope};
 use crate::shared::SharedArray;
-use crate::{Element, TileSwizzle};
+use crate::{Dim3, Element, TileSwizzle};
 
 /// Element `index` of a static array, as the running block has it.
 #[inline(always)]
@@ -449,6 +449,27 @@ fn pending_write(context: &Context<'_>, word: usize) -> Option<OtherAccess> {
     Some(OtherAccess { thread, location: location.into(), access: AccessKind::Write })
 }
 
+/// The thread that accesses shared memory, by its number and line: TMA writes for the one that has asked it to.
+fn asking(context: &Context<'_>, number: usize, location: &'static Location<'static>) -> Dim3 {
+    let issuer = || context.engine.issuer(location).map_or(0, |(issuer, _)| issuer);
+    context.threads.get(number).unwrap_or_else(|| &context.threads[issuer()]).index
+}
+
+/// Ends the launch if words of the dynamic shared memory have been written since a copy to them began that takes place now.
+pub(in super::super) fn require_no_write_since(
+    context: &Context<'_>,
+    target: &Range<usize>,
+    location: &'static Location<'static>,
+) {
+    let written = target.clone().find_map(|word| context.memory.shared.last_write(&DYNAMIC, word));
+    if let Some((number, line)) = written {
+        let other =
+            OtherAccess { thread: asking(context, number, line), location: line.into(), access: AccessKind::Write };
+        let (byte_offset, bytes) = (target.start * WORD, target.len() * WORD);
+        context.fail(location, FaultKind::WriteUnderWay { byte_offset, bytes, other })
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn race(
@@ -460,11 +481,7 @@ fn race(
 ) -> ! {
     let context = current();
     context.require_headroom();
-    // TMA writes for the thread that has asked it to.
-    let thread = match context.threads.get(conflict.thread) {
-        Some(thread) => thread.index,
-        None => context.threads[context.engine.issuer(conflict.location).map_or(0, |(issuer, _)| issuer)].index,
-    };
+    let thread = asking(context, conflict.thread, conflict.location);
     let other = OtherAccess { thread, location: conflict.location.into(), access: conflict.access };
     let (array, element) = (array.name(), array.index_of_byte(word * WORD + conflict.byte));
     context.fail(location, FaultKind::Race { array, element, access, other })

@@ -1,0 +1,25 @@
+"""KernelBench level 2, problem 9: a linear layer, minus a number, times a number, relu."""
+
+import tilewright
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    """By tilewright."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        subtract_value: float,
+        multiply_value: float,
+        on_cpu: tilewright.OnCpu = "move",
+    ) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+        self.steps: tilewright.Activation = [("add", -subtract_value), ("mul", multiply_value), "relu"]
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return tilewright.linear(x, self.linear.weight, self.linear.bias, self.steps, on_cpu=self.on_cpu)

@@ -1,0 +1,22 @@
+"""KernelBench level 2, problem 18: a linear layer, summed over each row; then maximum, mean and logsumexp of one element."""
+
+import tilewright
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    """By tilewright."""
+
+    def __init__(self, in_features: int, out_features: int, on_cpu: tilewright.OnCpu = "move") -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = tilewright.linear(x, self.linear.weight, self.linear.bias, on_cpu=self.on_cpu)
+        y = torch.sum(y, dim=1, keepdim=True)
+        y = torch.max(y, dim=1, keepdim=True)[0]
+        y = torch.mean(y, dim=1, keepdim=True)
+        y = torch.logsumexp(y, dim=1, keepdim=True)
+        return torch.logsumexp(y, dim=1, keepdim=True)

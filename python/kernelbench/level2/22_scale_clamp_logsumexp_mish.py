@@ -1,0 +1,30 @@
+"""KernelBench level 2, problem 22: a linear layer, scaled, plus itself, clamped; logsumexp of each row, times its mish."""
+
+import tilewright
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    """By tilewright."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        scale_factor: float,
+        clamp_min: float,
+        clamp_max: float,
+        on_cpu: tilewright.OnCpu = "move",
+    ) -> None:
+        super().__init__()
+        self.matmul = nn.Linear(input_size, hidden_size)
+        # x + x is x times two.
+        self.steps: tilewright.Activation = [("mul", scale_factor), ("mul", 2.0), ("clamp", clamp_min, clamp_max)]
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = tilewright.linear(x, self.matmul.weight, self.matmul.bias, self.steps, on_cpu=self.on_cpu)
+        y = torch.logsumexp(y, dim=1, keepdim=True)
+        return y * F.mish(y)

@@ -1,0 +1,24 @@
+"""KernelBench level 2, problem 51: a linear layer, minus a vector; mean and logsumexp of each row, gelu, plus the input."""
+
+import tilewright
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    """By tilewright."""
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, on_cpu: tilewright.OnCpu = "move"
+    ) -> None:
+        super().__init__()
+        self.gemm = nn.Linear(in_features, out_features, bias=bias)
+        self.subtract = nn.Parameter(torch.randn(out_features))
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = tilewright.linear(x, self.gemm.weight, self.gemm.bias, ("add", self.subtract, -1.0), on_cpu=self.on_cpu)
+        y = torch.mean(y, dim=1, keepdim=True)
+        y = torch.logsumexp(y, dim=1, keepdim=True)
+        return F.gelu(y) + x

@@ -1,0 +1,18 @@
+"""KernelBench level 2, problem 56: a linear layer, sigmoid, summed over each row."""
+
+import tilewright
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    """By tilewright."""
+
+    def __init__(self, input_size: int, hidden_size: int, on_cpu: tilewright.OnCpu = "move") -> None:
+        super().__init__()
+        self.linear = nn.Linear(input_size, hidden_size)
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = tilewright.linear(x, self.linear.weight, self.linear.bias, "sigmoid", on_cpu=self.on_cpu)
+        return torch.sum(y, dim=1, keepdim=True)

@@ -1,0 +1,20 @@
+"""KernelBench level 2, problem 63: a linear layer, relu, divided by a number."""
+
+import tilewright
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    """By tilewright."""
+
+    def __init__(
+        self, in_features: int, out_features: int, divisor: float, on_cpu: tilewright.OnCpu = "move"
+    ) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+        self.steps: tilewright.Activation = ["relu", ("mul", 1.0 / divisor)]
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return tilewright.linear(x, self.linear.weight, self.linear.bias, self.steps, on_cpu=self.on_cpu)

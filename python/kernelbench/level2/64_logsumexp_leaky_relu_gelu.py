@@ -1,0 +1,23 @@
+"""KernelBench level 2, problem 64: a linear layer, logsumexp of each row, leaky relu twice, gelu twice."""
+
+import tilewright
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    """By tilewright."""
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, on_cpu: tilewright.OnCpu = "move"
+    ) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features, bias=bias)
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = tilewright.linear(x, self.linear.weight, self.linear.bias, on_cpu=self.on_cpu)
+        y = torch.logsumexp(y, dim=1, keepdim=True)
+        y = F.leaky_relu(F.leaky_relu(y, 0.01), 0.01)
+        return F.gelu(F.gelu(y))

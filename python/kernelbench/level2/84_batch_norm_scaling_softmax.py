@@ -1,0 +1,28 @@
+"""KernelBench level 2, problem 84: a linear layer, batch norm, times a number, softmax of each row."""
+
+import tilewright
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    """By tilewright."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bn_eps: float = 1e-5,
+        bn_momentum: float = 0.1,
+        scale_shape: tuple[int, ...] = (1,),
+        on_cpu: tilewright.OnCpu = "move",
+    ) -> None:
+        super().__init__()
+        self.gemm = nn.Linear(in_features, out_features)
+        self.bn = nn.BatchNorm1d(out_features, eps=bn_eps, momentum=bn_momentum)
+        self.scale = nn.Parameter(torch.ones(scale_shape))
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = tilewright.linear(x, self.gemm.weight, self.gemm.bias, on_cpu=self.on_cpu)
+        return torch.softmax(self.scale * self.bn(y), dim=1)

@@ -1,0 +1,31 @@
+"""KernelBench level 2, problem 97: a linear layer, batch norm, plus a number, divided by a number, swish."""
+
+import tilewright
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    """By tilewright."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bn_eps: float = 1e-5,
+        bn_momentum: float = 0.1,
+        bias_shape: tuple[int, ...] = (1,),
+        divide_value: float = 1.0,
+        on_cpu: tilewright.OnCpu = "move",
+    ) -> None:
+        super().__init__()
+        self.matmul = nn.Linear(in_features, out_features)
+        self.bn = nn.BatchNorm1d(out_features, eps=bn_eps, momentum=bn_momentum)
+        self.bias = nn.Parameter(torch.randn(bias_shape))
+        self.divide_value = divide_value
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = tilewright.linear(x, self.matmul.weight, self.matmul.bias, on_cpu=self.on_cpu)
+        return F.silu((self.bn(y) + self.bias) / self.divide_value)

@@ -1,0 +1,29 @@
+"""KernelBench level 2, problem 98: a linear layer, the mean of neighbours, gelu, times a number, the maximum of each row."""
+
+import tilewright
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    """By tilewright."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        pool_kernel_size: int,
+        scale_factor: float,
+        on_cpu: tilewright.OnCpu = "move",
+    ) -> None:
+        super().__init__()
+        self.matmul = nn.Linear(in_features, out_features)
+        self.avg_pool = nn.AvgPool1d(kernel_size=pool_kernel_size)
+        self.scale_factor = scale_factor
+        self.on_cpu: tilewright.OnCpu = on_cpu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = tilewright.linear(x, self.matmul.weight, self.matmul.bias, on_cpu=self.on_cpu)
+        y = self.avg_pool(y.unsqueeze(1)).squeeze(1)
+        return torch.max(F.gelu(y) * self.scale_factor, dim=1).values

@@ -1,6 +1,0 @@
-from torch import Tensor
-
-class Module:
-    def __init__(self) -> None: ...
-    # Arguments and result are those of `forward`.
-    def __call__(self, *inputs: object) -> Tensor: ...
