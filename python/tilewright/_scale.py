@@ -304,5 +304,4 @@ _library.impl("scale.out", _refuse_derivative, "Autograd")
 torch.library.register_fake("tilewright::scale", _without_numbers, lib=_library)
 torch.library.register_fake("tilewright::scale.out", _without_numbers_out, lib=_library)
 torch.library.register_autograd("tilewright::scale", _differentiate, setup_context=_keep, lib=_library)
-# Both operators are there.
 register_with_dtensor()
