@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 
 from tilewright import _native
 from tilewright._errors import ArgumentError, OperandTypeError
+from tilewright._sharding import register_with_dtensor
 from tilewright._torch import check_out, differentiate, multiply, refuse_derivative, refuse_tangents, write_to
 
 __all__ = ["dispatch", "traced"]
@@ -315,3 +316,4 @@ _library.impl("fused_matmul", _differentiable, "Autograd")
 _library.impl("fused_matmul.out", _refuse_derivative, "Autograd")
 torch.library.register_fake("tilewright::fused_matmul", _without_numbers, lib=_library)
 torch.library.register_fake("tilewright::fused_matmul.out", _without_numbers_out, lib=_library)
+register_with_dtensor()

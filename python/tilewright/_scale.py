@@ -9,6 +9,7 @@ from torch.autograd import forward_ad
 
 from tilewright import _native
 from tilewright._errors import ArgumentError, OperandTypeError
+from tilewright._sharding import register_with_dtensor
 from tilewright._torch import check_out, refuse_derivative, refuse_tangents, write_to
 
 __all__ = ["dispatch", "traced"]
@@ -303,3 +304,4 @@ _library.impl("scale.out", _refuse_derivative, "Autograd")
 torch.library.register_fake("tilewright::scale", _without_numbers, lib=_library)
 torch.library.register_fake("tilewright::scale.out", _without_numbers_out, lib=_library)
 torch.library.register_autograd("tilewright::scale", _differentiate, setup_context=_keep, lib=_library)
+register_with_dtensor()

@@ -1,0 +1,279 @@
+"""A product divided by terms, C = A₀·B₀ + A₁·B₁ + …, whose sums travel between the GPUs while the next rows are multiplied.
+
+    torchrun --standalone --nproc-per-node 2 overlapped.py
+    torchrun --standalone --nproc-per-node 2 overlapped.py --problem 8192x8192x8192 --chunks 3:1 1:1 --json FILE
+
+Three ways, each by torch and with Tilewright's switch on:
+
+    product, then all-reduce     one product, one all-reduce by NCCL
+    all-reduce by chunks         the product by chunks of rows; NCCL sums up one while the next is multiplied
+    around a ring                each block of rows goes around the GPUs; each adds its own product to what it was sent, as `addmm` does
+
+The last needs no kernel for the sums, and with symmetric memory, where copy engines write into the memory of another GPU, none for the
+transport either: all multiprocessors go on multiplying. Of p GPUs, GPU r multiplies the blocks r−1, r−2, …, r, and sends each to GPU r+1:
+
+    GPU 0   rows 1 ────────►  rows 0 += what came, then to all
+    GPU 1   rows 0 ────────►  rows 1 += what came, then to all
+
+A block is sent in chunks, each as soon as it has been multiplied: `3:1` are three quarters of its rows, and then the last one. Few chunks
+multiply faster, because each product prepares all of B once more; the last one should be small, because nothing is multiplied while it travels.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from itertools import accumulate, pairwise
+from typing import Any
+
+import several
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+
+def sizes(rows: int, weights: list[int]) -> list[int]:
+    """How many rows each chunk has."""
+    ends = [round(rows * end / sum(weights)) for end in accumulate(weights, initial=0)]
+    return [end - start for start, end in pairwise(ends)]
+
+
+def product_then_sum(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    torch.mm(a, b, out=out)
+    dist.all_reduce(out)
+    return out
+
+
+def sum_by_chunks(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, weights: list[int]) -> torch.Tensor:
+    """NCCL has a stream of its own: it waits for what is queued here when it is called, and for nothing that comes later."""
+    rows = sizes(len(a), weights)
+    sums: list[Any] = []
+    for rows_of_a, rows_of_out in zip(a.split(rows), out.split(rows), strict=True):
+        torch.mm(rows_of_a, b, out=rows_of_out)
+        sums.append(dist.all_reduce(rows_of_out, async_op=True))
+    for sum_ in sums:
+        sum_.wait()
+    return out
+
+
+class Ring:
+    """Where the sums of blocks are, chunk by chunk, and what is common to all ways to send them. Step s of GPU r is its product for block r−1−s.
+
+    The sums of the last step, which are those of this GPU's own block, are made in the result. Those of step 0 are this GPU's own; in all
+    other steps those that the GPU before this one has sent are there, when `wait_for` is done.
+    """
+
+    def __init__(self, m: int, here: several.Several, weights: list[int]) -> None:
+        self.rank, self.count, self.chunks = here.rank, here.count, len(weights)
+        self.before, self.behind = (here.rank - 1) % here.count, (here.rank + 1) % here.count
+        self.blocks = [len(block) for block in torch.arange(m).tensor_split(here.count)]
+        self.rows = [sizes(block, weights) for block in self.blocks]
+        self.others = [(here.rank + 1 + i) % here.count for i in range(here.count - 1)]
+
+    def sums_of(self, sums: torch.Tensor, out: torch.Tensor, step: int, block: int, chunk: int) -> torch.Tensor:
+        """The sums of a step, of a GPU with these buffers: one for each step but the last."""
+        first, rows = sum(self.rows[block][:chunk]), self.rows[block][chunk]
+        if step == self.count - 1:
+            return out.narrow(0, sum(self.blocks[:block]) + first, rows)
+        return sums[step].narrow(0, first, rows)
+
+    def begin(self) -> None:
+        """Before the first product of a call."""
+
+    def place(self, step: int, block: int, chunk: int) -> torch.Tensor:
+        raise NotImplementedError
+
+    def wait_for(self, step: int, block: int, chunk: int) -> None:
+        raise NotImplementedError
+
+    def pass_on(self, step: int, block: int, chunk: int) -> None:
+        """Sends what this step has made to the GPU behind this one, and what the last step has made to all."""
+        raise NotImplementedError
+
+    def result(self) -> torch.Tensor:
+        """All blocks of all GPUs."""
+        raise NotImplementedError
+
+    def multiply(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """The sum of all GPUs' products."""
+        self.begin()
+        blocks = [block.split(rows) for block, rows in zip(a.split(self.blocks), self.rows, strict=True)]
+        for step in range(self.count):
+            block = (self.rank - 1 - step) % self.count
+            for chunk, rows_of_a in enumerate(blocks[block]):
+                sums = self.place(step, block, chunk)
+                if step == 0:
+                    torch.mm(rows_of_a, b, out=sums)
+                else:
+                    self.wait_for(step, block, chunk)
+                    sums.addmm_(rows_of_a, b)
+                self.pass_on(step, block, chunk)
+        return self.result()
+
+    def multiply_alone(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+        """As many products as `multiply` has, and nothing between them: what the chunks cost."""
+        for rows_of_a, rows_of_out in zip(a.split(sum(self.rows, [])), out.split(sum(self.rows, [])), strict=True):
+            torch.mm(rows_of_a, b, out=rows_of_out)
+
+
+class ByMessages(Ring):
+    """Sends and receives of the process group: NCCL, or gloo on CPUs."""
+
+    def __init__(self, m: int, n: int, here: several.Several, weights: list[int]) -> None:
+        super().__init__(m, here, weights)
+        self.sums = torch.empty(here.count - 1, max(self.blocks), n, device=here.device)
+        self.out = torch.empty(m, n, device=here.device)
+        self.arriving: dict[tuple[int, int], list[Any]] = {}
+        self.leaving: list[Any] = []
+
+    def place(self, step: int, block: int, chunk: int) -> torch.Tensor:
+        return self.sums_of(self.sums, self.out, step, block, chunk)
+
+    def wait_for(self, step: int, block: int, chunk: int) -> None:
+        for message in self.arriving.pop((step, chunk)):
+            message.wait()
+
+    def pass_on(self, step: int, block: int, chunk: int) -> None:
+        made = self.place(step, block, chunk)
+        if step < self.count - 1:
+            # The GPU before this one has the block before this one in this step.
+            comes = self.place(step + 1, (block - 1) % self.count, chunk)
+            messages = [dist.P2POp(dist.isend, made, self.behind), dist.P2POp(dist.irecv, comes, self.before)]
+            self.arriving[step + 1, chunk] = dist.batch_isend_irecv(messages)
+        elif self.others:
+            messages = [dist.P2POp(dist.isend, made, other) for other in self.others]
+            messages += [dist.P2POp(dist.irecv, self.place(step, other, chunk), other) for other in self.others]
+            self.leaving += dist.batch_isend_irecv(messages)
+
+    def result(self) -> torch.Tensor:
+        for message in self.leaving:
+            message.wait()
+        self.leaving.clear()
+        return self.out
+
+
+class BySymmetricMemory(Ring):
+    """Copies into the memory of other GPUs, by copy engines, and flags there that tell of them.
+
+    No buffer is overwritten too soon. At the beginning of a call each GPU tells the one before it that all it had queued until then, such as
+    reading the last result, is done; that one sends nothing before. And a GPU sends the sums of its own block to all when each of them has
+    added to these in this call.
+    """
+
+    def __init__(self, m: int, n: int, here: several.Several, weights: list[int]) -> None:
+        from torch.distributed import _symmetric_memory as memory
+
+        super().__init__(m, here, weights)
+        shape = (max(here.count - 1, 1), max(self.blocks), n)
+        self.sums = memory.empty(*shape, device=here.device, dtype=torch.float32)
+        self.out = memory.empty(m, n, device=here.device, dtype=torch.float32)
+        group = dist.group.WORLD.group_name
+        self.of_sums, self.of_out = memory.rendezvous(self.sums, group), memory.rendezvous(self.out, group)
+        self.sums_behind = self.of_sums.get_buffer(self.behind, shape, torch.float32)
+        self.outs = [self.of_out.get_buffer(other, (m, n), torch.float32) for other in range(here.count)]
+        self.copies = torch.cuda.Stream(priority=-1)
+        self.ready = here.count * self.chunks  # the flag's number, behind those of chunks
+
+    def begin(self) -> None:
+        if not self.others:
+            return
+        self.of_sums.put_signal(self.before, self.ready)
+        with torch.cuda.stream(self.copies):
+            self.of_sums.wait_signal(self.behind, self.ready)
+
+    def place(self, step: int, block: int, chunk: int) -> torch.Tensor:
+        return self.sums_of(self.sums, self.out, step, block, chunk)
+
+    def wait_for(self, step: int, block: int, chunk: int) -> None:
+        self.of_sums.wait_signal(self.before, (step - 1) * self.chunks + chunk)
+
+    def pass_on(self, step: int, block: int, chunk: int) -> None:
+        made = self.place(step, block, chunk)
+        self.copies.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.copies):
+            if step < self.count - 1:
+                self.sums_of(self.sums_behind, self.outs[self.behind], step + 1, block, chunk).copy_(made)
+                self.of_sums.put_signal(self.behind, step * self.chunks + chunk)
+                return
+            for other in self.others:
+                self.sums_of(self.sums, self.outs[other], step, block, chunk).copy_(made)
+                self.of_out.put_signal(other, chunk)
+
+    def result(self) -> torch.Tensor:
+        for chunk in range(self.chunks):
+            for other in self.others:
+                self.of_out.wait_signal(other, chunk)
+        torch.cuda.current_stream().wait_stream(self.copies)
+        return self.out
+
+
+def by_torch_async(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """What torch has for tensor parallelism: a product whose chunks are exchanged by symmetric memory, and an all-gather."""
+    rows = torch.ops.symm_mem.fused_matmul_reduce_scatter(a, b, "sum", 0, dist.group.WORLD.group_name)
+    dist.all_gather_into_tensor(out, rows)
+    return out
+
+
+def rings_of(here: several.Several, m: int, n: int) -> dict[str, Ring]:
+    """A ring for each list of chunks: by symmetric memory, or by messages where there is none."""
+    kinds: list[tuple[str, type[ByMessages] | type[BySymmetricMemory]]] = [("messages", ByMessages)]
+    if here.device.type == "cuda":
+        kinds.insert(0, ("symmetric memory", BySymmetricMemory))
+    for name, kind in kinds:
+        try:
+            return {f"ring by {name}, {chunks}": kind(m, n, here, weights_of(chunks)) for chunks in here.options.chunks}
+        except (RuntimeError, ImportError) as why:
+            # All processes are on one host and have the same torch: it fails in all or in none.
+            here.say(f"  no ring by {name}: {str(why).splitlines()[0]}")
+    return {}
+
+
+def weights_of(chunks: str) -> list[int]:
+    return [int(weight) for weight in chunks.split(":")]
+
+
+@record
+def main() -> None:
+    parser = argparse.ArgumentParser(description="a product divided by terms, with its sums on their way while it is multiplied")
+    parser.add_argument("--problem", action="append", help="MxNxK; may be given several times")
+    parser.add_argument("--chunks", nargs="+", default=["3:1", "1:1", "5:2:1"], help="how many rows of a block each chunk has, of all")
+    parser.add_argument("--torch-async", action="store_true", help="also torch's fused_matmul_reduce_scatter")
+    here = several.start(parser)
+    for problem in here.options.problem or ["2048x4096x8192", "8192x8192x8192"]:
+        m, n, k = (int(extent) for extent in problem.split("x"))
+        a, b = torch.randn(m, k, device=here.device), torch.randn(k, n, device=here.device)
+        own_a, own_b = (x.tensor_split(here.count, dim)[here.rank].contiguous() for x, dim in ((a, 1), (b, 0)))
+        here.say(f"{problem}, {k} terms divided among {here.count}")
+        out = torch.empty(m, n, device=here.device)
+        rings = rings_of(here, m, n)
+        ways: dict[str, Callable[[], torch.Tensor]] = {"product, then all-reduce": lambda: product_then_sum(own_a, own_b, out)}
+        for chunks in here.options.chunks:
+            ways[f"all-reduce by chunks, {chunks}"] = lambda chunks=chunks: sum_by_chunks(own_a, own_b, out, weights_of(chunks))
+        for name, ring in rings.items():
+            ways[name] = lambda ring=ring: ring.multiply(own_a, own_b)
+        if here.options.torch_async and here.device.type == "cuda" and m % here.count == 0:
+            from torch.distributed._symmetric_memory import enable_symm_mem_for_group
+
+            enable_symm_mem_for_group(dist.group.WORLD.group_name)
+            ways["torch's async tensor parallelism"] = lambda: by_torch_async(own_a, own_b, out)
+        for name, run in ways.items():
+            for on in (False, True):
+                with here.switched(on):
+                    # Three in a row: what one call leaves behind, or is still about, must not spoil the next.
+                    results = [run().clone() for _ in range(3)]
+                worst = max(several.largest_error(result, a, b) for result in results)
+                here.check(f"{problem} {name}{', the switch on' if on else ''}", worst, several.ALLOWED_ERROR)
+        del a, b, results
+        measured: dict[str, tuple[bool, Callable[[], object]]] = {"torch: product, then all-reduce": (False, ways["product, then all-reduce"])}
+        for name, run in ways.items():
+            measured[f"tilewright: {name}"] = (True, run)
+        for name, ring in rings.items():
+            measured[f"tilewright: products of {name}, alone"] = (True, lambda ring=ring: ring.multiply_alone(own_a, own_b, out))
+        measured["tilewright: one product alone"] = (True, lambda: torch.mm(own_a, own_b, out=out))
+        measured["all-reduce alone"] = (False, lambda: dist.all_reduce(out))
+        here.in_turns(problem, measured)
+    here.end()
+
+
+if __name__ == "__main__":
+    main()
