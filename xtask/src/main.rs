@@ -14,6 +14,8 @@ mod memory_check;
 mod mutants;
 mod portable;
 mod python;
+#[cfg(test)]
+mod shared;
 mod side_by_side;
 mod test;
 mod wheels;
