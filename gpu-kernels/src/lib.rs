@@ -64,7 +64,7 @@ macro_rules! operations {
 
         /// The operations of this crate: what its kernels are for. Those of products are the planner's matter, and elsewhere.
         #[cfg(not(target_arch = "nvptx64"))]
-        pub static OPERATIONS: &[&dyn testkit::Operation] = &[$($(&$module::$operation),+),*, &gemm::grouped::GROUPED];
+        pub static OPERATIONS: &[&dyn operations::Operation] = &[$($(&$module::$operation),+),*, &gemm::grouped::GROUPED];
     };
 }
 

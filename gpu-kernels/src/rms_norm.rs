@@ -64,7 +64,7 @@ pub use operation::RMS_NORM;
 mod operation {
     use alloc::{vec, vec::Vec};
 
-    use testkit::{
+    use operations::{
         Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views,
     };
 
@@ -86,7 +86,7 @@ mod operation {
                 idea: "y = x / √(mean of squares + ε) · w: one block for each row",
                 sizes: &["rows", "cols"],
                 kernels: vec![rms_norm_fp32::FACTS],
-                small: testkit::every(&[&[0, 1, 3], &[1, 31, 255, 256, 257, 1000]]),
+                small: operations::every(&[&[0, 1, 3], &[1, 31, 255, 256, 257, 1000]]),
                 large: vec![vec![16_384, 4096], vec![1001, 77_777]],
                 bits: Bits::Same,
             }

@@ -362,7 +362,7 @@ pub use operation::SCALE;
 mod operation {
     use alloc::{vec, vec::Vec};
 
-    use testkit::{
+    use operations::{
         Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views,
     };
 
@@ -385,7 +385,7 @@ mod operation {
                 idea: "C = α·diag(r)·B·diag(c): each element read once and written once",
                 sizes: &["count", "rows", "cols"],
                 kernels: vec![matrix_scaling_fp32::FACTS],
-                small: testkit::every(&[&[1, 3], &[0, 1, 7, 65], &[0, 1, 4, 33, 300]]),
+                small: operations::every(&[&[1, 3], &[0, 1, 7, 65], &[0, 1, 4, 33, 300]]),
                 large: vec![vec![1, 16_384, 8192], vec![37, 1001, 777]],
                 bits: Bits::Same,
             }

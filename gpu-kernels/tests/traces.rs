@@ -12,8 +12,8 @@ use gpu_kernels::gemm::hopper::decomposed::{BOX_OF_A, TILE, box_of_b, gemm_wgmma
 use gpu_kernels::gemm::hopper::fallback::Fallback;
 use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::{Matrix, MatrixMut};
+use operations::{Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views};
 use runtime::{TensorLayout, TensorTile};
-use testkit::{Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views};
 
 /// `C = A·B`, row-major, by one kernel.
 struct Product {
@@ -116,9 +116,9 @@ fn root() -> PathBuf {
 
 fn compare(operation: &Product, sizes: &str, file: &str) {
     let parsed = operation.describe().parse_sizes(sizes).unwrap();
-    let trace = testkit::record_steps(operation, parsed, 1, 0, Default::default()).unwrap();
+    let trace = operations::record_steps(operation, parsed, 1, 0, Default::default()).unwrap();
     assert_eq!(trace.error, None);
-    testkit::assert_trace_files(&trace, &root(), &root().join("docs/book/src/traces").join(file));
+    operations::assert_trace_files(&trace, &root(), &root().join("docs/book/src/traces").join(file));
 }
 
 #[test]

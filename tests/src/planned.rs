@@ -12,11 +12,11 @@ use std::ops::Range;
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
 use ndarray::{Array2, Axis};
 use tilewright::kernels::{KernelInfo, Scheme};
-use tilewright::plan::{Description, GemmPlan, Options, Triangle, Workspace};
+use tilewright::plan::{Description, GemmPlan, Options, Placement, Triangle, Workspace};
 use tilewright::{Device, DeviceMatrix};
 
 use crate::operand::GUARD;
-use crate::{Error, Layouts, MmaPrecision, Operand, Problem, SENTINEL, Sizes, special, special_values};
+use crate::{Error, Layout, Layouts, MmaPrecision, Operand, Problem, SENTINEL, Sizes, special, special_values};
 
 /// The rounding error of one fp32 operation, relative to its result.
 const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
@@ -292,23 +292,6 @@ impl<'a> Planned<'a> {
         Self::try_one(device, kernel, splits, batch, |planned| planned.compare_each(compare))
     }
 
-    /// Whether the kernel can compute products, and leaves tiles to be repaired to [`gemm_repair_fp32`].
-    ///
-    /// # Errors
-    /// As for [`Planned::new`], in words.
-    pub fn repairs_tiles(
-        device: &'a Device,
-        kernel: &'static KernelInfo,
-        splits: Option<u32>,
-        batch: &'a Batch,
-    ) -> Result<bool, String> {
-        let planned = Self::new(device, kernel, splits, batch).map_err(|error| error.to_string())?;
-        let repairs = |planned: Planned<'_>| {
-            planned.plan.kernels().iter().any(|kernel| kernel.name == gemm_repair_fp32::FACTS.name)
-        };
-        Ok(planned.is_some_and(repairs))
-    }
-
     /// Plans products, and checks them; whether the kernel could compute them.
     ///
     /// # Errors
@@ -320,6 +303,32 @@ impl<'a> Planned<'a> {
         batch: &'a Batch,
     ) -> Result<bool, String> {
         Self::try_one(device, kernel, splits, batch, Self::check)
+    }
+}
+
+/// Whether a kernel can compute a product of these extents, with β = 0, and leaves tiles to be repaired to [`gemm_repair_fp32`].
+///
+/// # Errors
+/// What planning reports apart from a refusal, in words.
+pub(crate) fn repairs_tiles(
+    device: &Device,
+    kernel: &'static KernelInfo,
+    splits: Option<u32>,
+    sizes: Sizes,
+    layouts: Layouts,
+) -> Result<bool, String> {
+    let placed = |layout: Layout, rows: usize, cols: usize| {
+        let [row_stride, col_stride] = layout.strides(rows, cols);
+        Placement { row_stride, col_stride, batch_stride: 0, alignment: GUARD * size_of::<f32>() }
+    };
+    let Sizes { m, n, k } = sizes;
+    let (a, b, c) = (placed(layouts.a, m, k), placed(layouts.b, k, n), placed(layouts.c, m, n));
+    let product = Description::new(sizes, 1, a, b, c).map_err(|error| error.to_string())?.with_factors(1.0, 0.0);
+    let options = Options { kernel: Some(kernel), splits, ..Options::default() };
+    match GemmPlan::new(device, &product, &options) {
+        Ok(plan) => Ok(plan.kernels().iter().any(|kernel| kernel.name == gemm_repair_fp32::FACTS.name)),
+        Err(tilewright::Error::Ineligible { .. }) => Ok(false),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -7,7 +7,7 @@
 use tilewright::kernels::{self, KernelInfo, Scheme};
 use tilewright::{Device, Precision};
 
-use crate::{Batch, Layouts, Planned, Problem, Sizes, special};
+use crate::{Batch, Layouts, Planned, Problem, Sizes, planned, special};
 
 /// Products, how to compare them, and among how many blocks to divide their sums, if not what is fastest.
 pub struct Trial {
@@ -16,8 +16,8 @@ pub struct Trial {
     splits: Option<u32>,
     /// Whether it takes so long that a kernel is tried in one layout only.
     is_long: bool,
-    /// Whether it is for kernels alone whose blocks share the looking for operands that are too small: it takes long.
-    shares_scans: bool,
+    /// Its extents and layouts, if it is for kernels alone whose blocks share the looking for operands that are too small: it takes long.
+    if_scans_are_shared: Option<(Sizes, Layouts)>,
     /// What the errors may be, as a part of the sum of magnitudes, if they are held to less than rounding in fp32 could make of them.
     bound: Option<f64>,
 }
@@ -32,8 +32,9 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
     let shape = |m, n, k| kernel.within(Sizes { m, n, k });
     let mut trials = Vec::new();
     for layouts in Layouts::ALL {
-        let mut add =
-            |batch, splits| trials.push(Trial { batch, splits, is_long: false, shares_scans: false, bound: None });
+        let mut add = |batch, splits| {
+            trials.push(Trial { batch, splits, is_long: false, if_scans_are_shared: None, bound: None })
+        };
         // Rows with gaps as no tensor map allows.
         for splits in [None, Some(2)] {
             let sizes = shape(37, 35, 70);
@@ -57,7 +58,7 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         // Results that a tensor map can describe, and few terms.
         add(one(move || Problem::new(sizes, layouts, 5).scaled(-0.7, 0.0)), None);
         let mut add =
-            |batch, splits| trials.push(Trial { batch, splits, is_long: true, shares_scans: false, bound: None });
+            |batch, splits| trials.push(Trial { batch, splits, is_long: true, if_scans_are_shared: None, bound: None });
         // More steps than there are places in any ring.
         let sizes = shape(33, 36, 648);
         add(one(move || Problem::new(sizes, layouts, 6)), None);
@@ -72,10 +73,10 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
             let sizes = shape(16, 8, 1536);
             let growing = one(move || Problem::new(sizes, layouts, 12).with_magnitudes());
             let bound = Some(special::bound(kernel.scheme));
-            trials.push(Trial { batch: growing, splits: Some(1), is_long: true, shares_scans: false, bound });
+            trials.push(Trial { batch: growing, splits: Some(1), is_long: true, if_scans_are_shared: None, bound });
         }
         let mut add = |batch, splits, is_long| {
-            trials.push(Trial { batch, splits, is_long, shares_scans: false, bound: None });
+            trials.push(Trial { batch, splits, is_long, if_scans_are_shared: None, bound: None });
         };
         // More than one tile in either direction, of which one block of the executor computes several.
         let sizes = shape(260, 264, 60);
@@ -93,7 +94,7 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         if matches!(kernel.scheme.precision(), Precision::Fp32 | Precision::Fp32Strict | Precision::Fp32Rounded) {
             let mut add = |sizes, layouts, in_a, splits| {
                 let batch = one(move || Problem::new(sizes, layouts, 20).selecting(in_a));
-                trials.push(Trial { batch, splits, is_long: false, shares_scans: false, bound: Some(0.0) });
+                trials.push(Trial { batch, splits, is_long: false, if_scans_are_shared: None, bound: Some(0.0) });
             };
             add(shape(37, 36, 60), layouts, false, Some(1));
             add(shape(37, 35, 70), layouts.padded(), true, Some(2));
@@ -102,7 +103,8 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         if kernel.a.is_some() && kernel.scheme.precision() == Precision::Fp32 {
             let sizes = shape(37, 900, 1024);
             let batch = one(move || Problem::new(sizes, layouts, 17).with_rare_tiny_elements());
-            trials.push(Trial { batch, splits: Some(1), is_long: false, shares_scans: true, bound: None });
+            let if_scans_are_shared = Some((sizes, layouts));
+            trials.push(Trial { batch, splits: Some(1), is_long: false, if_scans_are_shared, bound: None });
         }
     }
     trials
@@ -114,10 +116,13 @@ impl Trial {
     /// # Errors
     /// As for [`Planned::check_one`].
     pub fn run(&self, device: &Device, kernel: &'static KernelInfo) -> Result<bool, String> {
-        let batch = (self.batch)();
-        if self.shares_scans && !Planned::repairs_tiles(device, kernel, self.splits, &batch)? {
+        // Before the products are made, which takes longer than all else for a kernel that does not.
+        if let Some((sizes, layouts)) = self.if_scans_are_shared
+            && !planned::repairs_tiles(device, kernel, self.splits, sizes, layouts)?
+        {
             return Ok(false);
         }
+        let batch = (self.batch)();
         match self.bound {
             None => Planned::check_one(device, kernel, self.splits, &batch),
             Some(bound) => Planned::check_closely(device, kernel, self.splits, &batch, bound),
@@ -150,7 +155,7 @@ pub fn run(device: &Device, kernel: &'static KernelInfo) -> Result<Computed, Str
             let trial = &trials[layout * in_each_layout + number];
             if trial.run(device, kernel)? {
                 computed.trials += 1;
-                computed.that_share_scans += usize::from(trial.shares_scans);
+                computed.that_share_scans += usize::from(trial.if_scans_are_shared.is_some());
                 if trial.is_long {
                     break;
                 }

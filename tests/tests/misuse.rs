@@ -8,9 +8,9 @@ use cuda_std::prelude::*;
 fn misuse_does_not_compile_and_right_use_does() {
     right_use();
     // trybuild compiles the programs as if they were tests of the package that cargo names here. As tests of this one they
-    // would need everything that it depends on; the crate of the kernels has what they use, and little else.
+    // would need everything that it depends on; the crate of kernels' parts has what they use, and little else.
     // SAFETY: this is the only test of the program, so no other thread reads the environment.
-    unsafe { std::env::set_var("CARGO_MANIFEST_DIR", concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu-kernels")) };
+    unsafe { std::env::set_var("CARGO_MANIFEST_DIR", concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/blocks")) };
     let programs = trybuild::TestCases::new();
     programs.compile_fail(concat!(env!("CARGO_MANIFEST_DIR"), "/misuse/*.rs"));
 }

@@ -14,6 +14,9 @@ mod memory_check;
 mod mutants;
 mod portable;
 mod python;
+#[cfg(test)]
+mod shared;
+mod side_by_side;
 mod test;
 mod wheels;
 mod workspace;
@@ -62,6 +65,8 @@ enum Task {
     FirstPath(first_path::Arguments),
     /// Makes the book, target/book/index.html.
     Book(book::Arguments),
+    /// Runs what `cargo test --workspace` runs, several programs at a time.
+    SideBySide(side_by_side::Arguments),
     /// Runs everything that CI runs, setting up what it needs.
     Test(test::Arguments),
     /// What authors of kernels do in any crate, `cargo tilewright`.
@@ -70,7 +75,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = documentation::stand_in_for_rustdoc() {
+    if let Some(code) = documentation::stand_in_for_rustdoc().or_else(side_by_side::stand_in_for_runner) {
         return code;
     }
     let result = match Arguments::parse().task {
@@ -89,6 +94,7 @@ fn main() -> ExitCode {
         Task::Coverage(arguments) => coverage::run(&arguments),
         Task::FirstPath(arguments) => first_path::run(&arguments),
         Task::Book(arguments) => book::run(&arguments),
+        Task::SideBySide(arguments) => side_by_side::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
         Task::Workbench(task) => return workbench::run_and_report(&workbench::Place::default(), &task),
     };
@@ -136,6 +142,7 @@ mod tests {
             "browser page.html other.html --screenshots x",
             "documentation --package tilewright-cuda-std --list",
             "python --with-torch",
+            "python --release",
             "wheels",
             "wheels --machine aarch64 --cubins sm_80,sm_90a --run",
             "wheels --inspect a.whl b.whl --run",
@@ -160,6 +167,7 @@ mod tests {
             "book --check",
             "book --open",
             "book --external",
+            "side-by-side -p tests -p host",
             "test --quick --with-torch",
         ] {
             let words = ["cargo xtask"].into_iter().chain(line.split(' '));

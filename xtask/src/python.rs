@@ -4,7 +4,8 @@
 //!  python3 -m venv ─► pip install -r requirements ─► maturin build ─► pip install the wheel ─► pytest, pyright
 //! ```
 //!
-//! The wheel is for this machine, and for its glibc or newer ones. Those that are given away are [`wheels`](crate::wheels).
+//! The wheel is for this machine, and for its glibc or newer ones, and made of what `cargo test` has compiled, so that only the package itself is
+//! compiled for it; `--release` makes a fast one. Those that are given away are [`wheels`](crate::wheels).
 //!
 //! Everything is under the target directory. What is installed there stays, until the requirements change.
 
@@ -27,12 +28,17 @@ pub(crate) struct Arguments {
     /// Run the tests that need torch, too: installs it with its CUDA libraries, about 3 GB.
     #[arg(long)]
     pub(crate) with_torch: bool,
+    /// Build the wheel as it is given away, for which the library is compiled anew.
+    #[arg(long)]
+    pub(crate) release: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let requirements = if arguments.with_torch { Requirements::Torch } else { Requirements::Base };
     let environment = Environment::create(requirements)?;
-    let wheel = environment.build(&target_dir().join("python/wheels"), &["--release"], &[])?;
+    // Else of the parts that the tests have, which have the kernels optimized, too.
+    let profile = if arguments.release { "release" } else { "dev" };
+    let wheel = environment.build(&target_dir().join("python/wheels"), &["--profile", profile], &[])?;
     println!("{} has {:.1} MB", wheel.display(), fs::metadata(&wheel)?.len() as f64 / 1e6);
     environment.execute("pip", &["install", "--quiet", "--force-reinstall", "--no-deps", &wheel.to_string_lossy()])?;
     // Not from the package's directory, where Python would take the sources for the package that is installed.

@@ -48,7 +48,7 @@ const STEPS: &[Step] = &[
         thorough: false,
         action: |_| Action::Run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
     },
-    Step { name: "tests", thorough: false, action: |_| Action::Run(cargo(&["test", "--workspace", "--no-fail-fast"])) },
+    Step { name: "tests", thorough: false, action: |_| Action::Run(xtask(&["side-by-side"])) },
     Step { name: "first path", thorough: false, action: |_| Action::Run(xtask(&["first-path", "--short"])) },
     Step { name: "mutants", thorough: false, action: |_| Action::Run(mutants()) },
     Step { name: "documentation", thorough: true, action: |_| Action::Run(xtask(&["documentation"])) },
@@ -63,8 +63,10 @@ const STEPS: &[Step] = &[
         name: "python",
         thorough: false,
         action: |arguments| {
-            let with_torch: &[&str] = if arguments.python.with_torch { &["--with-torch"] } else { &[] };
-            Action::Run(xtask(&[&["python"], with_torch].concat()))
+            let python::Arguments { with_torch, release } = arguments.python;
+            let options = [(with_torch, "--with-torch"), (release, "--release")];
+            let given = options.iter().filter(|(is_given, _)| *is_given).map(|(_, option)| *option);
+            Action::Run(xtask(&["python"].into_iter().chain(given).collect::<Vec<_>>()))
         },
     },
     Step {

@@ -19,14 +19,14 @@
 //!
 //! # What is in it
 //!
-//! - of the crate and of each path dependency that it has at run time, on whatever target: name, version, edition, dependencies,
+//! - of the crate and of each path dependency that it has at run time, on whatever target but hosts alone: name, version, edition, dependencies,
 //!   `Cargo.toml`, `build.rs`, and every file beside and below the root of its library;
 //! - of each dependency from a registry or from git: name, version, source and checksum, as in `Cargo.lock`;
 //! - the crate's enabled features;
 //! - the profile that kernels are built with.
 //!
-//! Not in it: the toolchain, which the two compiles need not share, the place of the checkout, and dependencies for tests and
-//! for build scripts. Of a path dependency that only a `[patch]` section names, the name and the version are.
+//! Not in it: the toolchain, which the two compiles need not share, the place of the checkout, dependencies for tests and
+//! for build scripts, and those that are declared for `cfg(not(target_arch = "nvptx64"))`: no kernel is made of them. Of a path dependency that only a `[patch]` section names, the name and the version are.
 //!
 //! A crate of its own, because the build script of a kernel crate needs no more of `cuda_builder` than this.
 
@@ -212,7 +212,7 @@ pub fn of(crate_dir: &Path, cargo: &Path, features: &Features) -> Result<Digest,
     while let Some(at) = local.iter().position(|package| !seen.contains(&package.directory)) {
         let package = local[at].clone();
         seen.insert(package.directory.clone());
-        for dependency in &package.dependencies {
+        for dependency in package.dependencies.iter().filter(|dependency| !dependency.is_for_hosts) {
             match &dependency.path {
                 Some(directory) => local.push(packages.at(directory)?),
                 None => foreign.extend(lock.reached_from(&package, dependency)?),

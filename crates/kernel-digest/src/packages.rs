@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use crate::Error;
 
+/// How crates of kernels declare what only the host's half needs, such as operations. Whatever is declared in another way, a GPU may see.
+const FOR_HOSTS: &str = "cfg(not(target_arch=\"nvptx64\"))";
+
 /// A package in a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Package {
@@ -32,6 +35,8 @@ pub(crate) struct Dependency {
     pub(crate) name: String,
     /// Where it is, if not in a registry.
     pub(crate) path: Option<PathBuf>,
+    /// Whether no GPU sees it, because it is declared for hosts alone.
+    pub(crate) is_for_hosts: bool,
     /// Whether a feature brings it in.
     pub(crate) is_optional: bool,
     /// Everything about it but the path.
@@ -143,7 +148,8 @@ impl Dependency {
         let declaration = fields.map(|field| format!("{field}={}", dependency[field])).join(" ");
         let path = dependency["path"].as_str().map(PathBuf::from);
         let is_optional = dependency["optional"] == true;
-        Some(Self { name: text(dependency, "name").to_owned(), path, is_optional, declaration })
+        let is_for_hosts = text(dependency, "target").replace(char::is_whitespace, "") == FOR_HOSTS;
+        Some(Self { name: text(dependency, "name").to_owned(), path, is_for_hosts, is_optional, declaration })
     }
 }
 

@@ -26,6 +26,9 @@ published = { version = \"1\", optional = true }
 absent = { version = \"1\", optional = true }
 direct = \"1\"
 
+[target.'cfg(not(target_arch = \"nvptx64\"))'.dependencies]
+operations = { path = \"../operations\" }
+
 [dev-dependencies]
 for-tests = \"1\"
 ";
@@ -89,6 +92,8 @@ impl Checkout {
             ("helper/Cargo.toml", HELPER),
             ("helper/src/lib.rs", ""),
             ("helper/src/deep/inside.txt", "1"),
+            ("operations/Cargo.toml", "[package]\nname = \"operations\"\nversion = \"0.1.0\"\nedition = \"2024\"\n"),
+            ("operations/src/lib.rs", ""),
         ] {
             checkout.write(file, text);
         }
@@ -151,12 +156,26 @@ fn what_does_not_makes_none() {
         ("kernels/target/junk.rs", "junk".to_owned()),
         ("kernels/src/.a.rs.swp", "junk".to_owned()),
         ("kernels/README.md", "# Kernels".to_owned()),
+        ("operations/src/lib.rs", "pub fn f() {}".to_owned()),
         ("kernels/Cargo.lock", LOCK.replace("\"33\"", "\"34\"")),
     ] {
         let checkout = Checkout::new();
         checkout.write(file, &text);
         assert_eq!(checkout.hex(), before, "{file}: {text}");
     }
+}
+
+/// Of a dependency that is not for hosts alone, a GPU may see something.
+#[test]
+fn a_dependency_for_other_targets_makes_one() {
+    let with = |text: &str| {
+        let checkout = Checkout::new();
+        let manifest = KERNELS.replace("not(target_arch = \"nvptx64\")", "not(target_arch = \"x86_64\")");
+        checkout.write("kernels/Cargo.toml", &manifest);
+        checkout.write("operations/src/lib.rs", text);
+        checkout.hex()
+    };
+    assert_ne!(with(""), with("pub fn f() {}"));
 }
 
 #[test]

@@ -23,10 +23,8 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::child::{self, Ended};
-use crate::cost::{cost, costs_of};
-use crate::operation::{Operation, Sizes};
 use crate::runner::{Program, Wanted, device_of, show, sizes_for};
-use crate::trial::Trial;
+use crate::{Operation, Sizes, Trial, cost, costs_of};
 
 /// How long the program may take under `ncu`, which runs each kernel several times.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -208,8 +206,7 @@ impl Program<'_> {
         self.each(&task.wanted, |operation| {
             for sizes in cases(operation, task)? {
                 let trial = Trial::new(operation, sizes, task.seed)?;
-                trial.launch(&device, &mut trial.upload(&device)?)?;
-                device.synchronize()?;
+                trial.launch_once(&device)?;
             }
             Ok(true)
         })

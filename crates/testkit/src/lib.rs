@@ -1,132 +1,40 @@
-//! Operations: what kernels are for, and everything that follows from that.
+//! A program over operations: runs, checks, costs, mutants, measurements, NVIDIA's compute-sanitizer.
 //!
-//! An operation says its name, its sizes, its cases, its arguments with their numbers, how its kernels are launched, a reference in
-//! double precision with an error bound for each element, and how much work it is. It stands beside its kernels, in one file:
+//! What an operation is, and what follows from it without a program, is in [`operations`]; all of that is here, too, so that a crate of kernels
+//! needs this one alone. The program is one line:
 //!
-//! ```
-//! use cuda_std::prelude::*;
-//! use testkit::{Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views};
+//! ```no_run
+//! # use testkit::{Device, Operation};
+//! use std::process::ExitCode;
 //!
-//! /// `y[i] = 2·x[i] + y[i]`, one thread for each element.
-//! #[kernel(block = 256, grid = x.len().div_ceil(256).max(1) as u32, requires(x.len() == y.len()))]
-//! pub fn axpy(x: GlobalSlice<'_, f32>, y: DisjointSlice<'_, f32>) {
-//!     if let Some(y) = y.own()
-//!         && let Some(x) = x.get(y.index())
-//!     {
-//!         y.set(math::fma(2.0, x, y.get()));
-//!     }
+//! # static OPERATIONS: &[&dyn Operation] = &[];
+//! fn main() -> ExitCode {
+//!     testkit::main(OPERATIONS, &[]) // the operations, and the sets of kernels of which there is PTX
 //! }
-//!
-//! pub struct Axpy;
-//!
-//! impl Operation for Axpy {
-//!     fn describe(&self) -> Description {
-//!         Description {
-//!             name: "axpy",
-//!             idea: "y = 2·x + y, one thread for each element",
-//!             sizes: &["n"],
-//!             kernels: vec![axpy::FACTS],
-//!             small: testkit::every(&[&[0, 1, 255, 256, 257]]),
-//!             large: vec![vec![1 << 26]],
-//!             bits: Bits::Same,
-//!         }
-//!     }
-//!
-//!     fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
-//!         let [n] = sizes.get(["n"])?;
-//!         let numbers = Distribution::Uniform(-1.0, 1.0);
-//!         Ok(vec![Argument::input("x", &[n], numbers), Argument::in_out("y", &[n], numbers)])
-//!     }
-//!
-//!     fn launch(&self, device: &Device, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {
-//!         Ok(device.launch(axpy { x: views.read("x")?, y: views.disjoint("y")? })?)
-//!     }
-//!
-//!     fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
-//!         let (x, y) = (values.of("x")?, values.of("y")?);
-//!         let one = |(x, y): (&f64, &f64)| Expected::rounded(2.0 * x + y, 1, (2.0 * x + y).abs());
-//!         Ok(vec![x.iter().zip(y).map(one).collect()])
-//!     }
-//!
-//!     fn operations(&self, sizes: &Sizes) -> f64 {
-//!         sizes.get(["n"]).map_or(0.0, |[n]| 2.0 * n as f64)
-//!     }
-//! }
-//!
-//! testkit::assert_checks(&Axpy);
 //! ```
 //!
-//! # What follows
-//!
-//! | | what | where |
-//! |---|---|---|
-//! | [`check()`] | guard words around every argument, outputs that are NaN before, inputs as they were, every element within its bound, the same bits in three runs | any device |
-//! | [`check_executor`] | the same with all checks of the executor, also with the limits of lesser GPUs | the executor |
-//! | [`cost()`] | by line of the kernels: sectors of global memory, bank conflicts, lanes that take part, as Nsight Compute counts them; with `--ncu` beside what that counts | the executor |
-//! | [`trace()`] | where kernels make the first NaN, infinity or subnormal number, or lose an addend | the executor |
-//! | [`record_steps`] | what a block does, step by step: accesses, barriers, transfers, products of each warp; as a file, a page, text | the executor |
-//! | [`mutants()`] | each call that orders threads is left out in turn: does anybody notice? | the executor |
-//! | [`agreement()`] | a GPU's bits against the executor's | both |
-//! | [`bench()`] | median and spread, bytes and operations a second as a share of the GPU's peak, in turns with a baseline if there is one, with buffers that are not in the cache | any device |
-//! | [`sanitize`] | NVIDIA's compute-sanitizer over every operation: memory, races, barriers, what nobody has written | a GPU |
-//! | [`main`] | a program with all of these over the operations of a crate | |
-//!
-//! A test is one line: [`assert_checks`], [`assert_mutants`]. So is a program: `testkit::main(&[&Axpy], &[&KERNELS])`.
+//! | task | what |
+//! |---|---|
+//! | `list` | the operations, their sizes and kernels |
+//! | `run`, `check` | one case, or all, on any device |
+//! | `cost` | [`cost()`] by the executor; with `--ncu` beside what Nsight Compute counts |
+//! | `trace` | a block step by step, or where the first NaN comes from |
+//! | `mutants`, `agreement`, `bench` | [`mutants()`], [`agreement()`], [`bench()`] |
+//! | `sanitize` | NVIDIA's compute-sanitizer over every operation: [`sanitize`] |
 
-mod agreement;
-mod argument;
-mod bench;
-#[cfg(feature = "program")]
 mod callers;
-mod check;
-#[cfg(feature = "program")]
 pub mod child;
-mod cost;
-#[cfg(feature = "program")]
 mod counters;
-#[cfg(feature = "program")]
 pub mod ending;
-mod error;
-mod executor;
-mod expected;
-mod mutants;
-mod operation;
-mod parallel;
-mod peak;
-#[cfg(feature = "program")]
 mod runner;
-#[cfg(feature = "program")]
 pub mod sanitize;
-mod steps;
-#[cfg(feature = "program")]
 mod system;
 #[cfg(test)]
 mod testing;
-mod trace;
-#[cfg(feature = "program")]
 mod trace_task;
-mod trial;
-#[cfg(feature = "program")]
 mod written;
 
-pub use agreement::{Agreement, Disagreement, agreement};
-pub use argument::{Argument, Distribution, Element, ElementType, Role, Values, Views};
-pub use bench::{MeasuredBaseline, Measurement, Times, bench};
-pub use check::{Case, Report, assert_checks, check, check_case, check_executor};
-pub use cost::{CostReport, cost};
-#[cfg(feature = "program")]
 pub use counters::CostTask;
-pub use error::{Error, Nearest};
-pub use expected::{Expected, FP32_ROUNDING};
-pub use mutants::{Mutant, Mutants, Outcome, assert_mutants, mutants};
-pub use operation::{Baseline, Bits, Description, Operation, Sizes, Units, cases, every};
-pub use parallel::{each, each_row, sort};
-pub use peak::{Least, Peak};
-#[cfg(feature = "program")]
+pub use operations::*;
 pub use runner::{BenchTask, CheckTask, Common, Program, RunTask, Task, Wanted, main, markdown};
-pub use runtime::Device;
-pub use steps::{assert_trace_files, record_steps};
-pub use trace::{Shown, TraceReport, trace};
-#[cfg(feature = "program")]
 pub use trace_task::{Format, TraceTask};
-pub use trial::{Accuracy, Outputs, Trial};

@@ -9,16 +9,14 @@ use cuda_std::executor::Checks;
 use runtime::{Device, KernelSet};
 use serde::Serialize;
 
-use crate::check::{Report, check_case};
 use crate::counters::CostTask;
-use crate::error::Nearest;
-use crate::executor::executor;
-use crate::operation::{Description, Operation, Sizes};
 use crate::sanitize::{Planted, SanitizeTask};
-use crate::trace::trace;
 use crate::trace_task::TraceTask;
 use crate::written::{Provenance, WrittenMeasurement};
-use crate::{Error, agreement, bench, check, check_executor, child, ending, mutants};
+use crate::{
+    Description, Error, Nearest, Operation, Report, Sizes, agreement, bench, check, check_case, check_executor, child,
+    ending, executor, mutants, trace,
+};
 
 /// What was asked for cannot be done: as clap says of flags that it does not know.
 const REFUSED: u8 = 2;

@@ -9,10 +9,9 @@ use cuda_std::executor::{Checks, StepOptions};
 use kernel_trace::Trace;
 use runtime::Device;
 
-use crate::Error;
 use crate::callers::CALLERS;
 use crate::runner::{Program, Wanted, select, sizes_for};
-use crate::steps::record_steps;
+use crate::{Error, record_steps};
 
 /// What a block of a kernel does, step by step, on the executor.
 #[derive(Args, Clone, Debug)]

@@ -11,8 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use runtime::{Device, DeviceInfo, KernelSet};
 use serde::Serialize;
 
-use crate::bench::Measurement;
-use crate::peak::Peak;
+use crate::{Measurement, Peak};
 
 /// The version of the schema of measurements. It changes when a field changes its meaning or goes away.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
@@ -118,8 +117,8 @@ mod tests {
     use cuda_std::executor::Checks;
 
     use super::*;
+    use crate::Operation;
     use crate::bench;
-    use crate::operation::Operation;
     use crate::testing::Twice;
 
     #[test]

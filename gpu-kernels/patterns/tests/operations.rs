@@ -3,7 +3,7 @@
 
 use cuda_std::executor::{Checks, Executor};
 use patterns_kernels::OPERATIONS;
-use testkit::Device;
+use testkit::{Device, Trial};
 
 #[test]
 fn every_case_is_right() {
@@ -18,9 +18,10 @@ fn every_case_is_right_in_whatever_order_blocks_run() {
             let description = operation.describe();
             for sizes in &description.small {
                 let sizes = description.sizes_of(sizes).unwrap();
-                let case = testkit::check_case(*operation, &device, sizes, schedule);
-                let failure = case.failure.map(|failure| failure.to_string());
-                assert_eq!(failure, None, "{}, {}, schedule {schedule}", description.name, case.sizes);
+                let case = sizes.to_string();
+                let trial = Trial::new(*operation, sizes, schedule).unwrap();
+                let outcome = trial.run(&device).and_then(|outputs| trial.judge(&outputs));
+                assert!(outcome.is_ok(), "{}, {case}, schedule {schedule}: {}", description.name, outcome.unwrap_err());
             }
         }
     }
@@ -28,5 +29,5 @@ fn every_case_is_right_in_whatever_order_blocks_run() {
 
 #[test]
 fn nothing_that_orders_threads_can_be_left_out() {
-    OPERATIONS.iter().for_each(|operation| testkit::assert_mutants(*operation));
+    testkit::assert_mutants_of(OPERATIONS);
 }

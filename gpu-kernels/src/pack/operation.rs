@@ -3,7 +3,7 @@
 use alloc::{vec, vec::Vec};
 
 use cuda_std::KernelFacts;
-use testkit::{
+use operations::{
     Argument, Bits, Description, Device, Distribution, Element, Error, Expected, Operation, Sizes, Values, Views,
 };
 
@@ -47,7 +47,7 @@ impl Operation for Copy {
             idea: "matrices from column-major to row-major, through tiles in shared memory",
             sizes: &["count", "rows", "cols"],
             kernels: vec![matrix_copy_fp32::FACTS],
-            small: testkit::every(&[&[1, 3], &[0, 1, 31, 65], &[0, 1, 64, 130]]),
+            small: operations::every(&[&[1, 3], &[0, 1, 31, 65], &[0, 1, 64, 130]]),
             large: vec![vec![1, 16_384, 8192], vec![37, 1001, 777]],
             bits: Bits::Same,
         }
@@ -127,7 +127,7 @@ impl Operation for Pack {
             idea: "lines of an operand rounded to 16 bits, padded with zeros to 128 bytes",
             sizes: &["count", "rows", "cols"],
             kernels: vec![self.kernel],
-            small: testkit::every(&[&[1, 3], &[1, 31, 65], &[1, 64, 130]]),
+            small: operations::every(&[&[1, 3], &[1, 31, 65], &[1, 64, 130]]),
             large: vec![vec![1, 16_384, 8192], vec![37, 1001, 777]],
             bits: Bits::Same,
         }

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
 /// Crates whose modules must have no circle.
 const WITHOUT: &[&str] = &["runtime", "tilewright", "gpu-kernels", "cuda-driver", "host", "pages"];
 /// Crates that are shown besides.
-const SHOWN: &[&str] = &["blocks", "testkit", "cuda-std", "cuda-builder"];
+const SHOWN: &[&str] = &["blocks", "operations", "testkit", "cuda-std", "cuda-builder"];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let packages = packages()?;

@@ -26,8 +26,8 @@ use cuda_std::KernelFacts;
 use runtime::Device;
 
 use crate::Error;
+use crate::Operation;
 use crate::child::{self, Ended};
-use crate::operation::Operation;
 pub use args::{SanitizeTask, ToolFlags};
 use log::Counts;
 pub use report::{Outcome, SanitizeReport, ToolReport, passed, table};

@@ -44,7 +44,8 @@ fn commands_do_what_chapters_say() {
         cargo.current_dir(repository());
         cargo
     };
-    let built = cargo().args(["build", "--quiet", "--package", "tilewright-workbench"]).status().unwrap();
+    // Of the whole workspace, as its tests are built: alone it would have other features, and be compiled anew with all that it depends on.
+    let built = cargo().args(["build", "--quiet", "--workspace", "--bin", "cargo-tilewright"]).status().unwrap();
     assert!(built.success(), "cargo tilewright is not built");
     let programs = [target.join("debug"), std::env::var_os("PATH").map_or_else(PathBuf::new, PathBuf::from)];
     let path = format!("{}:{}", programs[0].display(), programs[1].display());

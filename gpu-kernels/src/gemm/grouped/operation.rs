@@ -4,7 +4,7 @@
 use alloc::{vec, vec::Vec};
 
 use cuda_std::{GlobalSlice, GlobalSliceMut};
-use testkit::{Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views};
+use operations::{Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views};
 
 use super::{
     GroupedProduct, Products, gemm_grouped_4_fp32, gemm_grouped_8_fp32, gemm_grouped_16_fp32, gemm_grouped_32_fp32,
@@ -79,8 +79,8 @@ impl Operation for Grouped {
                 gemm_grouped_16_fp32::FACTS,
                 gemm_grouped_32_fp32::FACTS,
             ],
-            small: testkit::every(&[&[4, 8, 16, 32], &[0, 1, 5, 40], &[1, 7, 50]]),
-            large: testkit::every(&[&[4, 8, 16, 32], &[20_000], &[40]]),
+            small: operations::every(&[&[4, 8, 16, 32], &[0, 1, 5, 40], &[1, 7, 50]]),
+            large: operations::every(&[&[4, 8, 16, 32], &[20_000], &[40]]),
             bits: Bits::Same,
         }
     }

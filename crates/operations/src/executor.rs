@@ -13,11 +13,21 @@ const VARIABLE: &str = "TILEWRIGHT_THREAD_LIMIT";
 /// For how long it may without the variable. Between two stops a thread of a small case needs less than a second, on a busy machine too.
 const DEFAULT: Duration = Duration::from_secs(60);
 
-/// An executor with these checks and with the limit.
+/// An executor with these checks, for operations: a thread of a kernel that never stops ends the program, after a minute or what
+/// `TILEWRIGHT_THREAD_LIMIT` says.
+///
+/// ```
+/// use cuda_std::executor::Checks;
+/// use operations::Device;
+///
+/// let device = Device::with_executor(operations::executor(Checks::Full)?);
+/// assert!(device.is_cpu());
+/// # Ok::<(), operations::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Error::ThreadLimit`].
-pub(crate) fn executor(checks: Checks) -> Result<Executor, Error> {
+pub fn executor(checks: Checks) -> Result<Executor, Error> {
     let value = match env::var(VARIABLE) {
         Ok(value) => Some(value),
         Err(VarError::NotPresent) => None,

@@ -1,5 +1,6 @@
 //! Whether the checks notice when a kernel orders its threads less: each barrier, fence, arrival, wait and commit is left out in turn.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -79,6 +80,16 @@ impl fmt::Display for Mutants {
 /// # Errors
 /// What is wrong with the operation without any change; [`Error::UnlistedKernel`].
 pub fn mutants(operation: &'static dyn Operation, seed: u64, limit: Duration) -> Result<Mutants, Error> {
+    mutants_but(operation, seed, limit, &mut HashSet::new())
+}
+
+/// The same, without the calls that are in `known`; then all of this operation are.
+fn mutants_but(
+    operation: &'static dyn Operation,
+    seed: u64,
+    limit: Duration,
+    known: &mut HashSet<String>,
+) -> Result<Mutants, Error> {
     let changes = Arc::new(Changes::default());
     run(operation, seed, changes.clone())?;
     let description = operation.describe();
@@ -88,8 +99,9 @@ pub fn mutants(operation: &'static dyn Operation, seed: u64, limit: Duration) ->
     }
     let mutant = |call: String| Mutant { outcome: without(operation, seed, call.clone(), limit), call };
     let met = changes.take_met();
-    let calls = met.iter().filter(|call| call.change.only_orders_less());
-    Ok(Mutants { operation: description.name, mutants: calls.map(|call| mutant(call.to_string())).collect() })
+    let calls = met.iter().filter(|call| call.change.only_orders_less()).map(ToString::to_string);
+    let calls: Vec<_> = calls.filter(|call| known.insert(call.clone())).collect();
+    Ok(Mutants { operation: description.name, mutants: calls.into_iter().map(mutant).collect() })
 }
 
 /// What comes of leaving out a call, on threads of its own: a kernel that waits for memory to change may never end.
@@ -130,8 +142,21 @@ fn run(operation: &dyn Operation, seed: u64, changes: Arc<Changes>) -> Result<()
 /// # Panics
 /// If leaving out a call is noticed by nobody, or the operation is wrong without any change.
 pub fn assert_mutants(operation: &'static dyn Operation) {
-    match mutants(operation, 1, Duration::from_secs(60)) {
-        Ok(mutants) => assert!(mutants.survivors().next().is_none(), "{mutants}"),
-        Err(error) => panic!("{error}"),
+    assert_mutants_of(&[operation]);
+}
+
+/// The same of several operations. Some may have the same kernels, with other numbers: then each call is left out in the first of them that
+/// comes to it.
+///
+/// # Panics
+/// Those of [`assert_mutants`].
+pub fn assert_mutants_of(operations: &[&'static dyn Operation]) {
+    let mut known: HashMap<Vec<&str>, HashSet<String>> = HashMap::new();
+    for operation in operations {
+        let kernels = operation.describe().kernels.iter().map(|kernel| kernel.name).collect();
+        match mutants_but(*operation, 1, Duration::from_secs(60), known.entry(kernels).or_default()) {
+            Ok(mutants) => assert!(mutants.survivors().next().is_none(), "{mutants}"),
+            Err(error) => panic!("{error}"),
+        }
     }
 }

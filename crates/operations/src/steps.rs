@@ -21,7 +21,7 @@ use crate::trial::Trial;
 ///
 /// ```
 /// # use cuda_std::prelude::*;
-/// # use testkit::{Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views};
+/// # use operations::{Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views};
 /// # #[kernel(block = 64, grid = x.len().div_ceil(64).max(1) as u32)]
 /// # pub fn doubles(x: DisjointSlice<'_, f32>) {
 /// #     if let Some(x) = x.own() {
@@ -47,7 +47,7 @@ use crate::trial::Trial;
 /// #     fn operations(&self, _: &Sizes) -> f64 { 0.0 }
 /// # }
 /// let sizes = Twice.describe().parse_sizes("n=100")?;
-/// let trace = testkit::record_steps(&Twice, sizes, 1, 0, Default::default())?;
+/// let trace = operations::record_steps(&Twice, sizes, 1, 0, Default::default())?;
 /// assert_eq!(trace.kernel, "doubles");
 /// println!("{}", trace.to_text());
 /// # Ok::<(), Error>(())

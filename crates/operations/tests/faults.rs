@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cuda_std::executor::Checks;
 use cuda_std::prelude::*;
-use testkit::{
+use operations::{
     Argument, Bits, Description, Device, Distribution, Element, Error, Expected, Operation, Outcome, Sizes, Values,
     Views, agreement, check, check_executor, every, mutants,
 };
@@ -196,11 +196,11 @@ fn reported(fault: Fault) -> Error {
 
 #[test]
 fn nothing_is_said_of_an_operation_that_is_right() {
-    testkit::assert_checks(&Reversed(Fault::None));
-    testkit::assert_checks(&Reversed(Fault::SurplusBarrier));
-    testkit::assert_mutants(&Reversed(Fault::None));
+    operations::assert_checks(&Reversed(Fault::None));
+    operations::assert_checks(&Reversed(Fault::SurplusBarrier));
+    operations::assert_mutants(&Reversed(Fault::None));
     // Where it does not fit it is refused, as it has to be.
-    testkit::assert_checks(&Reversed(Fault::LargeShared));
+    operations::assert_checks(&Reversed(Fault::LargeShared));
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn mutants_that_survive_and_kernels_that_are_not_named_are_reported() {
     assert!(matches!(&caught.mutants[..], [mutant] if matches!(mutant.outcome, Outcome::Check(_))), "{caught}");
     let survived = outcomes(Fault::SurplusBarrier).unwrap();
     assert_eq!(survived.survivors().count(), 2, "{survived}");
-    assert!(survived.to_string().contains("SURVIVED crates/testkit/tests/faults.rs:"), "{survived}");
+    assert!(survived.to_string().contains("SURVIVED crates/operations/tests/faults.rs:"), "{survived}");
     let unlisted = outcomes(Fault::OtherKernelNamed).unwrap_err();
     assert!(matches!(&unlisted, Error::UnlistedKernel { kernel, .. } if kernel == "reverses"), "{unlisted}");
     assert!(outcomes(Fault::WrongResult).is_err(), "wrong without any change");

@@ -95,6 +95,23 @@ impl<'a> Trial<'a> {
         self.with_views(memory, |views| self.operation.launch(device, &self.sizes, views))
     }
 
+    /// Launches the operation's kernels, once, waits for them, and looks at nothing: for what counts or times them from outside.
+    ///
+    /// ```
+    /// # use operations::{Device, Operation, Trial};
+    /// # fn first_case(operation: &dyn Operation, device: &Device) -> Result<(), operations::Error> {
+    /// let case = operation.describe().last_case(device)?;
+    /// Trial::new(operation, case, 1)?.launch_once(device)
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the launch.
+    pub fn launch_once(&self, device: &Device) -> Result<(), Error> {
+        self.launch(device, &mut self.upload(device)?)?;
+        Ok(device.synchronize()?)
+    }
+
     /// Does something with the arguments.
     pub(crate) fn with_views(
         &self,

@@ -118,9 +118,19 @@ pub enum Bits {
 impl Description {
     /// All the small cases, or all cases. Each has as many sizes as there are names.
     ///
+    /// ```
+    /// # use operations::{Bits, Description, every};
+    /// let small = every(&[&[0, 1, 33]]);
+    /// let (name, idea, sizes, kernels) = ("doubles", "y = 2·x", &["n"][..], vec![]);
+    /// let described = Description { name, idea, sizes, kernels, small, large: vec![vec![1 << 20]], bits: Bits::Same };
+    /// assert_eq!(described.cases(false)?.len(), 3);
+    /// assert_eq!(described.cases(true)?[3].to_string(), "n=1048576");
+    /// # Ok::<(), operations::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::SizesMismatch`]; [`Error::NoCases`].
-    pub(crate) fn cases(&self, with_large: bool) -> Result<Vec<Sizes>, Error> {
+    pub fn cases(&self, with_large: bool) -> Result<Vec<Sizes>, Error> {
         let large = if with_large { &self.large[..] } else { &[] };
         let cases: Vec<Sizes> = self.small.iter().chain(large).map(|it| self.sizes_of(it)).collect::<Result<_, _>>()?;
         if cases.is_empty() {

@@ -35,7 +35,20 @@ pub fn cost(operation: &dyn Operation, sizes: Sizes, seed: u64) -> Result<CostRe
 }
 
 /// What some cases of an operation would cost together, each of which is launched once.
-pub(crate) fn costs_of(operation: &dyn Operation, cases: Vec<Sizes>, seed: u64) -> Result<Vec<KernelCosts>, Error> {
+///
+/// ```
+/// # use operations::Operation;
+/// # fn first_kernel(operation: &dyn Operation) -> Result<(), operations::Error> {
+/// let cases = operation.describe().cases(false)?;
+/// let costs = operations::costs_of(operation, cases, 1)?;
+/// println!("{}", costs[0]); // by lines of the kernel's source
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// What is wrong with one of the cases.
+pub fn costs_of(operation: &dyn Operation, cases: Vec<Sizes>, seed: u64) -> Result<Vec<KernelCosts>, Error> {
     let costs = Arc::new(Costs::default());
     let device = Device::with_executor(executor(Checks::Full)?.with_costs(Arc::clone(&costs)));
     for sizes in cases {

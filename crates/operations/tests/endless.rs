@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::process::Command;
 
 use cuda_std::prelude::*;
-use testkit::{Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views};
+use operations::{Argument, Bits, Description, Device, Distribution, Error, Expected, Operation, Sizes, Values, Views};
 
 /// Halves each element until it is 1, which 0 never becomes.
 #[kernel(block = 32, grid = x.len().div_ceil(32).max(1) as u32)]
@@ -35,7 +35,7 @@ impl Operation for Endless {
 
     fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
         let [n] = sizes.get(["n"])?;
-        Ok(vec![Argument::in_out("x", &[n], Distribution::Integers(0, 0)).of(testkit::Element::U32)])
+        Ok(vec![Argument::in_out("x", &[n], Distribution::Integers(0, 0)).of(operations::Element::U32)])
     }
 
     fn launch(&self, device: &Device, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {
@@ -54,7 +54,7 @@ impl Operation for Endless {
 #[test]
 #[ignore = "never ends by itself: another test runs it in a process of its own"]
 fn checks_never_end() {
-    testkit::assert_checks(&Endless);
+    operations::assert_checks(&Endless);
 }
 
 #[test]
