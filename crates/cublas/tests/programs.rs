@@ -135,6 +135,14 @@ fn products_are_right_and_taken() {
 }
 
 #[test]
+fn blocks_of_one_matrix_are_multiplied_where_they_are() {
+    for name in BOTH {
+        let (_, error) = ended_well(&mut program(name, &["blocks"]));
+        assert!(error.contains("at the end: 16 calls taken; passed on: none"), "{error}");
+    }
+}
+
+#[test]
 fn threads_multiply_at_the_same_time() {
     for name in BOTH {
         let (_, error) = ended_well(&mut program(name, &["threads"]));
@@ -158,7 +166,11 @@ fn what_is_not_taken_reaches_cublas_as_it_is() {
             assert!(error.contains(reason), "{reason} is not in\n{error}");
         }
         let (_, error) = ended_well(&mut program(name, &["matmul-passed-on"]));
-        for reason in ["an epilogue is asked for: 2", "C is not D", "the compute type is not CUBLAS_COMPUTE_32F: 77"] {
+        for reason in [
+            "another epilogue than a bias, relu and gelu is asked for: 130",
+            "C is not D",
+            "the compute type is not CUBLAS_COMPUTE_32F: 77",
+        ] {
             assert!(error.contains(&format!("cublasLtMatmul: cuBLAS, for {reason}")), "{reason} is not in\n{error}");
         }
     }

@@ -381,6 +381,37 @@ fn matmul(
     }
 }
 
+/// A step of a factorization: of one matrix, the block right below minus the one on its left times the one above it. All three have lines
+/// between each other's.
+fn blocks(cublas: &Cublas) {
+    let (handle, mut random) = (handle(cublas), Random(5));
+    for _ in 0..16 {
+        let [n, k] = [20 + random.below(30), 1 + random.below(19)];
+        let whole = Columns { data: random.numbers(n * n), rows: n, cols: n, leading: n, stride: 0 };
+        let block = |row: i64, col: i64, rows: i64, cols: i64| Columns {
+            data: whole.data[(row + col * n) as usize..].to_vec(),
+            rows,
+            cols,
+            leading: n,
+            stride: 0,
+        };
+        let (a, b, c) = (block(k, 0, n - k, k), block(0, k, k, n - k), block(k, k, n - k, n - k));
+        let right = expected([n - k, n - k, k, 1], -1.0, &a, false, &b, false, 1.0, &c);
+        let (alpha, beta, mut data) = (-1.0f32, 1.0f32, whole.data.clone());
+        let at = |row: i64, col: i64| (row + col * n) as usize;
+        let [m32, k32, n32] = [n - k, k, n].map(|x| x as I);
+        let status = unsafe {
+            let first = data.as_mut_ptr();
+            let [pa, pb, pc] = [at(k, 0), at(0, k), at(k, k)].map(|place| first.add(place));
+            (cublas.cublasSgemm_v2)(handle, 0, 0, m32, m32, k32, &alpha, pa, n32, pb, n32, &beta, pc, n32)
+        };
+        assert_eq!(status, 0);
+        let what = format!("{n} columns, of which {k} are done");
+        check(&what, &data[at(k, k)..], &right);
+        assert_eq!(data[..at(k, k)], whole.data[..at(k, k)], "{what}");
+    }
+}
+
 /// Calls that cuBLAS gets as they are, and answers.
 fn passed_on(cublas: &Cublas) {
     let handle = handle(cublas);
@@ -633,6 +664,7 @@ fn main() {
     let number = |index: usize| arguments[index].parse::<u64>().unwrap();
     match arguments[1].as_str() {
         "products" => products(&cublas, number(2), number(3) as i64, true),
+        "blocks" => blocks(&cublas),
         "not-taken" => products(&cublas, 1, 8, false),
         "passed-on" => passed_on(&cublas),
         "matmul-passed-on" => matmul_passed_on(&cublas),
