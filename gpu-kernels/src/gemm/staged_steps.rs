@@ -93,13 +93,25 @@ impl<P: Fn(u32, u32) -> u32> StagedLines<'_, P> {
     /// Does the steps, in place: the lines are of the results of product `product`, which have these `extents`.
     ///
     /// # Safety
-    /// As for [`StagedLines::combine`]; the threads, times [`LOADS`], divide the fours; the steps fit the results.
+    /// As for [`StagedLines::combine`]; the threads, times [`LOADS`], divide the fours, and those of a line divide the threads; the steps fit the
+    /// results.
     #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn apply(&self, steps: &Steps<'_>, product: u32, extents: [u32; 2], threads: Together) {
         steps.for_each(|step| {
             let mut number = threads.number;
-            if step.has_operand() {
+            if step.has_operand() && step.repeats(self.lines.are_columns) {
+                // All fours of a thread are at the same place in their lines.
+                let Four { at, .. } = self.four(number, product, extents);
+                // SAFETY: the step has an operand, and the caller's promise.
+                let loaded = unsafe { step.load::<4>(at) };
+                while number < self.fours() {
+                    let place = self.four(number, product, extents).place;
+                    // SAFETY: inside the lines, by the caller's promise.
+                    unsafe { self.memory.write4(place, step.combine(self.memory.read4(place), loaded)) };
+                    number = hint::keep_rolled(number + threads.count);
+                }
+            } else if step.has_operand() {
                 while number < self.fours() {
                     let fours: [Four; LOADS] =
                         core::array::from_fn(|i| self.four(number + i as u32 * threads.count, product, extents));

@@ -212,15 +212,25 @@ impl Steps<'_> {
         number
     }
 
-    /// An operand, likewise.
+    /// An operand, likewise: each number of it that a step needs.
     #[inline(always)]
     fn operand(&self, number: u32) -> StepOperand<'_> {
-        let [first, second, third] = self.operands;
-        match number {
-            0 => first,
-            1 => second,
-            _ => third,
+        let of = |i: usize| {
+            let StepOperand { first, stride, .. } = self.operands[i];
+            (first.data(), first.row_stride(), first.col_stride(), stride)
+        };
+        let (mut data, mut row_stride, mut col_stride, mut stride) = of(0);
+        for i in 1..MOST_OPERANDS {
+            let is_this = number == i as u32;
+            let of_this = of(i);
+            data = if is_this { of_this.0 } else { data };
+            row_stride = if is_this { of_this.1 } else { row_stride };
+            col_stride = if is_this { of_this.2 } else { col_stride };
+            stride = if is_this { of_this.3 } else { stride };
         }
+        // SAFETY: a matrix of no elements: how many there are, a step does not ask.
+        let first = unsafe { Matrix::from_parts(data, [0, 0], [row_stride, col_stride]) };
+        StepOperand { first, stride, products: 0 }
     }
 }
 
@@ -250,6 +260,24 @@ impl Step<'_> {
         self.code >= code::ADD
     }
 
+    /// Whether the operand has the same elements for all rows of C; or, if so asked, for all columns: a bias.
+    ///
+    /// ```
+    /// use blocks::epilogue::{StepOperand, Steps};
+    /// use blocks::matrix::Matrix;
+    /// use cuda_std::GlobalSlice;
+    ///
+    /// let bias = Matrix::new(GlobalSlice::new(&[1.0, 2.0]), 5, 2, 0, 1)?;
+    /// let of_both = |step: &blocks::epilogue::Step<'_>| [false, true].map(|columns| step.repeats(columns));
+    /// Steps::none().add(1.0, StepOperand::new(bias, 0, 1)?)?.for_each(|step| assert_eq!(of_both(step), [true, false]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(always)]
+    pub fn repeats(&self, for_all_columns: bool) -> bool {
+        let first = self.operand.first;
+        (if for_all_columns { first.col_stride() } else { first.row_stride() }) == 0
+    }
+
     /// What a step without an operand makes of some numbers.
     ///
     /// ```
@@ -270,11 +298,11 @@ impl Step<'_> {
         } else if code >= code::GELU {
             if code == code::GELU { values.map(gelu) } else { values.map(math::tanh) }
         } else if code >= code::AT_LEAST {
-            values.map(|x| match code {
-                code::AT_LEAST => at_least(x, number),
-                code::AT_MOST => at_most(x, number),
-                _ => leaky_relu(x, number),
-            })
+            match code {
+                code::AT_LEAST => values.map(|x| at_least(x, number)),
+                code::AT_MOST => values.map(|x| at_most(x, number)),
+                _ => values.map(|x| leaky_relu(x, number)),
+            }
         } else {
             let [factor, summand] = if code == code::SCALE { [number, -0.0] } else { [1.0, number] };
             // (A product by a sum with -0 is the product itself.)
