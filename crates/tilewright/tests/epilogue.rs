@@ -121,23 +121,24 @@ impl Step {
     }
 }
 
+/// A matrix of a step, for results of these extents.
+fn operand([count, m, n]: [usize; 3], matrix: &Option<DeviceMatrix>) -> StepOperand<'_> {
+    let batch = matrix.as_ref().unwrap().batch().unwrap();
+    let first = batch.first();
+    let stride = |has: u32, stride: u64| if has == 1 { 0 } else { stride as usize };
+    let (row, col) = (stride(first.rows(), first.row_stride()), stride(first.cols(), first.col_stride()));
+    let all = Matrix::new(first.data(), m, n, row, col).unwrap();
+    StepOperand::new(all, stride(batch.count(), batch.stride()), count).unwrap()
+}
+
 /// Does the steps to results that are there, in a launch of their own.
 fn launch_steps(device: &Device, steps: &[Step], there: &[Option<DeviceMatrix>], c: &mut DeviceMatrix) {
-    let (count, m, n) = (c.count(), c.rows(), c.cols());
-    let operand = |matrix: &Option<DeviceMatrix>| {
-        let batch = matrix.as_ref().unwrap().batch().unwrap();
-        let first = batch.first();
-        let stride = |has: usize, stride: u64| if has == 1 { 0 } else { stride as usize };
-        let (row, col) =
-            (stride(first.rows() as usize, first.row_stride()), stride(first.cols() as usize, first.col_stride()));
-        let all = Matrix::new(first.data(), m, n, row, col).unwrap();
-        StepOperand::new(all, stride(batch.count() as usize, batch.stride()), count).unwrap()
-    };
+    let extents = [c.count(), c.rows(), c.cols()];
     let all = steps.iter().zip(there).try_fold(Steps::none(), |all, (step, there)| match step {
         Step::Scale(factor) => all.scale(*factor),
         Step::Offset(summand) => all.offset(*summand),
-        Step::Add(factor, _) => all.add(*factor, operand(there)),
-        Step::Multiply(_) => all.multiply(operand(there)),
+        Step::Add(factor, _) => all.add(*factor, operand(extents, there)),
+        Step::Multiply(_) => all.multiply(operand(extents, there)),
         Step::Activation(activation) => all.activation(*activation),
     });
     let reduction = SplitReduction::scaling(1.0, c.batch_mut(false).unwrap()).unwrap();
