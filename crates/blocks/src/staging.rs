@@ -127,6 +127,15 @@ impl Staging {
     }
 
     /// The shared memory of the results, for threads that read and write what the warpgroup has written before they commit it.
+    ///
+    /// ```
+    /// use blocks::staging::Staging;
+    /// use cuda_std::SharedSlice;
+    ///
+    /// fn element(staging: Staging, row: u32, col: u32) -> (SharedSlice<f32>, u32) {
+    ///     (staging.memory(), Staging::place(row, col))
+    /// }
+    /// ```
     #[inline(always)]
     pub fn memory(self) -> SharedSlice<f32> {
         self.memory

@@ -82,7 +82,7 @@ impl Case {
 /// The name of the [atlas](super::atlas), a suite with a report of its own.
 pub const ATLAS: &str = "atlas";
 
-/// The name of the suite that measures [epilogues](super::epilogue), which has a report of its own, too.
+/// The name of the suite that measures epilogues, which has a report of its own, too.
 pub const EPILOGUE: &str = "epilogue";
 
 /// The names of the other suites, with what each is.
