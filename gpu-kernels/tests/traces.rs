@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::{GlobalSlice, GlobalSliceMut};
+use gpu_kernels::epilogue::Steps;
 use gpu_kernels::gemm::Gemm;
 use gpu_kernels::gemm::basic::tiled::gemm_tiled_32_fp32;
 use gpu_kernels::gemm::hopper::decomposed::{BOX_OF_A, TILE, box_of_b, gemm_wgmma_nn_fp32_3xtf32};
@@ -64,7 +65,14 @@ const PIPELINE: Product = Product {
         let (map_a, map_b) = (map(operands.0, m, k, BOX_OF_A.m)?, map(operands.1, k, n, box_of_b(TILE.n, false).k)?);
         let gemm = TiledGemm::new(1.0, a, b, 0.0, c).map_err(Error::operation)?;
         let tile_mask = GlobalSliceMut::new(&mut []);
-        Ok(device.launch(gemm_wgmma_nn_fp32_3xtf32 { map_a, map_b, gemm, tile_mask, only: Fallback::everything() })?)
+        Ok(device.launch(gemm_wgmma_nn_fp32_3xtf32 {
+            map_a,
+            map_b,
+            gemm,
+            tile_mask,
+            only: Fallback::everything(),
+            steps: Steps::none(),
+        })?)
     },
 };
 

@@ -12,6 +12,7 @@ pub mod agreement;
 pub mod call_time;
 pub mod conformance;
 pub mod device_features;
+pub mod epilogue;
 mod expected;
 pub mod grouped;
 pub mod invariance;

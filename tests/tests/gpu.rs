@@ -138,6 +138,9 @@ fn main() {
             Ok((0..4).try_for_each(|seed| invariance::check(device, &gpu, precision, sizes, seed).map(|_| ()))?)
         }));
     }
+    for name in tests::epilogue::KERNELS {
+        trials.push(trial(format!("epilogue::{name}"), move |device| same_epilogues_as_on_the_cpu(device, name)));
+    }
     trials.push(trial("elements_beyond_32_bit_offsets", far_elements));
     trials.push(test("errors::out_of_memory", out_of_memory));
     trials.push(test("errors::corrupt_ptx", corrupt_ptx));
@@ -167,6 +170,20 @@ fn of_operation(
 
 fn check(device: &Device, kernel: Kernel, problem: &Problem) -> Result<(), Failed> {
     kernel.check(Place::Device(device), problem).map_err(|reason| format!("{problem:?}: {reason}").into())
+}
+
+/// Products with an epilogue, of which the kernel does the steps in each that it stores.
+fn same_epilogues_as_on_the_cpu(device: &Device, name: &str) -> Result<Completion, Failed> {
+    let kernel = kernels::find(name)?;
+    if let Some(skipped) = not_for(device, kernel) {
+        return Ok(skipped);
+    }
+    let compared = tests::epilogue::check(device, kernel)?;
+    println!("{name}: {compared:?}");
+    match compared.products > 0 && compared.fused == compared.products {
+        true => Ok(Completion::Completed),
+        false => Err(format!("{name}: {compared:?}: not all were computed with the steps").into()),
+    }
 }
 
 /// Any kernel with a shape that it can compute.

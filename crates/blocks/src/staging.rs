@@ -126,6 +126,33 @@ impl Staging {
         }
     }
 
+    /// The shared memory of the results, for threads that read and write what the warpgroup has written before they commit it.
+    ///
+    /// ```
+    /// use blocks::staging::Staging;
+    /// use cuda_std::SharedSlice;
+    ///
+    /// fn element(staging: Staging, row: u32, col: u32) -> (SharedSlice<f32>, u32) {
+    ///     (staging.memory(), Staging::place(row, col))
+    /// }
+    /// ```
+    #[inline(always)]
+    pub fn memory(self) -> SharedSlice<f32> {
+        self.memory
+    }
+
+    /// Where in that memory a result is. From a column on that is a multiple of 4, four neighbours in a row are side by side and aligned.
+    ///
+    /// ```
+    /// use blocks::staging::Staging;
+    ///
+    /// assert_eq!([Staging::place(0, 3), Staging::place(1, 0)], [3, 64]);
+    /// ```
+    #[inline(always)]
+    pub fn place(row: u32, col: u32) -> u32 {
+        place(row, col)
+    }
+
     /// Says that everything has been written.
     ///
     /// # Safety

@@ -52,8 +52,8 @@ pub fn multiply(
 /// [`multiply`], with an epilogue: each element of `α·A·B + β·C` becomes what the steps of the epilogue make of it. For an example, see
 /// [`Epilogue`].
 ///
-/// The second pass of split-K does the steps before it stores results. After any other product, another launch reads C and writes it
-/// again. The [explanation](crate::plan::Explanation) of a plan says which.
+/// The kernels of large products do the steps before they store results, and so does the second pass of split-K. After any other product,
+/// another launch reads C and writes it again. The [explanation](crate::plan::Explanation) of a plan says which.
 ///
 /// ```
 /// use ndarray::array;

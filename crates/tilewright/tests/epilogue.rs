@@ -1,7 +1,11 @@
 //! Every kernel with epilogues, on the executor: each element shall be what the steps make, in f64, of what the same plan computes without
-//! them. So a step that is left out, done twice or done in another place is seen, however the kernel rounds.
+//! them. So a step that is left out, done twice or done in another place is seen, however the kernel rounds. And it has the bits that the steps
+//! make in a launch of their own.
 
 use cuda_std::executor::Checks;
+use gpu_kernels::Matrix;
+use gpu_kernels::epilogue::{StepOperand, Steps};
+use gpu_kernels::gemm::split_k::{SplitReduction, gemm_split_reduction_fp32};
 use rayon::prelude::*;
 use tilewright::kernels::{self, KernelInfo};
 use tilewright::plan::{Description, GemmPlan, Options};
@@ -117,6 +121,30 @@ impl Step {
     }
 }
 
+/// A matrix of a step, for results of these extents.
+fn operand([count, m, n]: [usize; 3], matrix: &Option<DeviceMatrix>) -> StepOperand<'_> {
+    let batch = matrix.as_ref().unwrap().batch().unwrap();
+    let first = batch.first();
+    let stride = |has: u32, stride: u64| if has == 1 { 0 } else { stride as usize };
+    let (row, col) = (stride(first.rows(), first.row_stride()), stride(first.cols(), first.col_stride()));
+    let all = Matrix::new(first.data(), m, n, row, col).unwrap();
+    StepOperand::new(all, stride(batch.count(), batch.stride()), count).unwrap()
+}
+
+/// Does the steps to results that are there, in a launch of their own.
+fn launch_steps(device: &Device, steps: &[Step], there: &[Option<DeviceMatrix>], c: &mut DeviceMatrix) {
+    let extents = [c.count(), c.rows(), c.cols()];
+    let all = steps.iter().zip(there).try_fold(Steps::none(), |all, (step, there)| match step {
+        Step::Scale(factor) => all.scale(*factor),
+        Step::Offset(summand) => all.offset(*summand),
+        Step::Add(factor, _) => all.add(*factor, operand(extents, there)),
+        Step::Multiply(_) => all.multiply(operand(extents, there)),
+        Step::Activation(activation) => all.activation(*activation),
+    });
+    let reduction = SplitReduction::scaling(1.0, c.batch_mut(false).unwrap()).unwrap();
+    device.launch(gemm_split_reduction_fp32 { reduction: reduction.with_steps(all.unwrap()).unwrap() }).unwrap();
+}
+
 /// The kinds of epilogues: each has what others have not, of a product of these extents.
 fn epilogue(kind: usize, [count, m, n]: [usize; 3], numbers: &mut Numbers) -> Vec<Step> {
     let mut matrices = |extents, order, padding| Matrices::new(extents, order, padding, |_| numbers.next());
@@ -162,8 +190,12 @@ enum Numbered {
 struct Ran {
     /// Whether a launch of its own did the epilogue.
     launches_more: bool,
+    /// Whether the kernel did it.
+    is_fused: bool,
     /// Whether there was one that computed elements again.
     repairs: bool,
+    /// The results without an epilogue.
+    plain: Vec<f32>,
 }
 
 /// A product with an epilogue.
@@ -204,6 +236,24 @@ impl Case {
         [a, b, c]
     }
 
+    /// Compares results without an epilogue with sums in f64.
+    fn compare_with_sums(&self, name: &str, plain: &[f32]) {
+        let ([a, b, c], Sizes { n, k, .. }) = (self.operands(), self.sizes);
+        let [alpha, beta] = self.factors.map(f64::from);
+        for (i, &found) in plain.iter().enumerate() {
+            let [product, row, col] = [i / (self.sizes.m * n), i / n % self.sizes.m, i % n];
+            let terms = (0..k).map(|l| f64::from(a.at([product, row, l])) * f64::from(b.at([product, l, col])));
+            let (sum, magnitude) = terms.fold((0.0, 0.0), |(sum, all), term| (sum + term, all + term.abs()));
+            let old = if beta == 0.0 { 0.0 } else { beta * f64::from(c.at([product, row, col])) };
+            let expected = if alpha == 0.0 { old } else { alpha * sum + old };
+            let is_right = match expected.is_finite() {
+                true => (f64::from(found) - expected).abs() <= 1e-5 * (magnitude + old.abs()).max(1e-37),
+                false => found.is_nan() && expected.is_nan() || f64::from(found) == expected,
+            };
+            assert!(is_right, "{name}: {self:?}: element {:?} is {found}, not {expected}", [product, row, col]);
+        }
+    }
+
     /// Runs it without the epilogue and with it, if the kernel can compute it.
     fn run(&self, device: &Device, kernel: &'static KernelInfo) -> Option<Ran> {
         let [a, b, c] = self.operands();
@@ -226,7 +276,7 @@ impl Case {
         });
         let options = Options { splits: self.splits, ..Options::from(kernel) };
         let [alpha, beta] = self.factors;
-        let mut ran = Ran { launches_more: false, repairs: false };
+        let mut ran = Ran { launches_more: false, is_fused: false, repairs: false, plain: Vec::new() };
         let [plain, found] = [Epilogue::new(), built].map(|epilogue| {
             let mut c_there = c.there(device);
             let product = Description::of(alpha, &a_there, &b_there, beta, &c_there).unwrap();
@@ -239,15 +289,25 @@ impl Case {
             let has_step = |words: &str| plan.explanation().steps.iter().any(|step| step.contains(words));
             ran = Ran {
                 launches_more: has_step("do the steps of the epilogue with gemm_split_reduction_fp32"),
+                is_fused: plan
+                    .explanation()
+                    .steps
+                    .iter()
+                    .any(|step| step.starts_with("multiply with") && step.contains("do the steps of the epilogue")),
                 repairs: has_step("compute tiles again"),
+                plain: Vec::new(),
             };
             let mut workspace = plan.workspace(device).unwrap();
             workspace.clear().unwrap();
             let ran = plan.run_with(device, &epilogue, alpha, &a_there, &b_there, beta, &mut c_there, &mut workspace);
             ran.unwrap_or_else(|error| panic!("{}: {self:?}: {error}", kernel.name));
-            Some(c.back(&c_there))
+            let results = c.back(&c_there);
+            if epilogue.is_empty() {
+                launch_steps(device, &steps, &there, &mut c_there);
+            }
+            Some((results, c.back(&c_there)))
         });
-        let (plain, found) = (plain?, found?);
+        let ((plain, by_launch), (found, _)) = (plain?, found?);
         let [_, m, n] = c.extents;
         for (i, (&plain, &found)) in plain.iter().zip(&found).enumerate() {
             let place = [i / (m * n), i / n % m, i % n];
@@ -262,7 +322,14 @@ impl Case {
                 "{}: {self:?}: element {place:?} is {found} and should be {expected}, of {plain}",
                 kernel.name
             );
+            let by_launch = by_launch[i];
+            assert!(
+                !kernel.deterministic || found.to_bits() == by_launch.to_bits() || found.is_nan() && by_launch.is_nan(),
+                "{}: {self:?}: element {place:?} is {found:e}, and by a launch of its own {by_launch:e}",
+                kernel.name
+            );
         }
+        ran.plain = plain;
         Some(ran)
     }
 }
@@ -343,6 +410,44 @@ fn steps_are_done_where_tiles_are_repaired() {
         };
         let ran = case.run(&device, kernel).unwrap();
         assert!(ran.repairs, "{case:?}");
+    });
+}
+
+/// The kernels of large products: each does the steps itself, and so does the one that computes the tiles it leaves; in any order of C, and
+/// with the old C.
+#[test]
+fn kernels_of_large_products_need_no_launch_for_the_steps() {
+    let device = Device::cpu(Checks::Bounds);
+    let names = [
+        "gemm_wgmma_packed_fp32_3xfp16",
+        "gemm_wgmma_packed_fp32_normwise",
+        "gemm_wgmma_packed_short_fp32_3xfp16",
+        "gemm_wgmma_nn_fp32_3xtf32",
+        "gemm_wgmma_nt_fp32_3xtf32",
+        "gemm_wgmma_tn_fp32_3xtf32",
+        "gemm_wgmma_tt_fp32_3xtf32",
+        "gemm_wgmma_256x64_nt_fp32_3xtf32",
+        "gemm_wgmma_256x32_tn_fp32_3xtf32",
+    ];
+    // More than a group of rows and of columns that one flag is for; columns that are whole vectors, and others.
+    let sizes = [[300, 300, 40], [263, 261, 70], [290, 268, 33]];
+    names.into_par_iter().for_each(|name| {
+        let kernel = kernels::find(name).unwrap();
+        let all = cases(kernel, &sizes, 6, 5);
+        let special = [Numbered::Plain, Numbered::NotFinite, Numbered::Plain, Numbered::TooSmall];
+        let ran: Vec<Ran> = (all.into_iter().enumerate())
+            .map(|(i, case)| Case { splits: None, numbered: special[(i + i / 4) % 4], ..case })
+            .filter_map(|case| {
+                let ran = case.run(&device, kernel)?;
+                // (Normwise, a product is as accurate as the largest elements allow.)
+                if !name.ends_with("normwise") {
+                    case.compare_with_sums(name, &ran.plain);
+                }
+                Some(ran)
+            })
+            .collect();
+        assert!(ran.len() >= 2, "{name} has computed {}", ran.len());
+        assert!(ran.iter().all(|ran| ran.is_fused && !ran.launches_more), "{name}");
     });
 }
 

@@ -199,6 +199,68 @@ impl Region {
     }
 }
 
+/// Where sums go that have been made again, or are as they were. Rows and columns are counted from the first of the region.
+pub(crate) trait Results {
+    /// Takes the sums of four neighbours in a row, from a multiple of four on.
+    ///
+    /// # Safety
+    /// The first of them is inside C; nothing else accesses these elements, in C or wherever sums are meanwhile.
+    unsafe fn take4(&self, row: u32, col: u32, sums: [f32; SIDE]);
+
+    /// Takes the sum of one element.
+    ///
+    /// # Safety
+    /// As for [`Results::take4`].
+    unsafe fn take(&self, row: u32, col: u32, sum: f32);
+}
+
+/// Straight to C.
+struct ToC<'a> {
+    tile: &'a Tile<'a>,
+    region: Region,
+}
+
+impl Results for ToC<'_> {
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn take4(&self, row: u32, col: u32, sums: [f32; SIDE]) {
+        // SAFETY: the caller's promise. The column is a multiple of 4, because the region begins at one.
+        unsafe { self.tile.epilogue(self.region.row + row, self.region.col + col, sums) }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn take(&self, row: u32, col: u32, sum: f32) {
+        // SAFETY: the caller's promise.
+        unsafe { self.tile.epilogue_element(self.region.row + row, self.region.col + col, sum) }
+    }
+}
+
+/// To shared memory, times a factor, each where `place` says.
+pub(crate) struct ToShared<P> {
+    pub(crate) memory: SharedSlice<f32>,
+    pub(crate) factor: f32,
+    pub(crate) place: P,
+}
+
+impl<P: Fn(u32, u32) -> u32> Results for ToShared<P> {
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn take4(&self, row: u32, col: u32, sums: [f32; SIDE]) {
+        for i in 0..SIDE {
+            // SAFETY: the caller's promise.
+            unsafe { self.take(row, col + i as u32, sums[i]) }
+        }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn take(&self, row: u32, col: u32, sum: f32) {
+        // SAFETY: inside the sums of the region, by the caller's promise.
+        unsafe { self.memory.write((self.place)(row, col) as usize, self.factor * sum) }
+    }
+}
+
 /// Stores the elements of a region of a tile, those that need it `again` in fp32, by `threads` threads of which this is number `thread`.
 /// `made(row, col)` says what there is of an element, whose row and column are counted from the first of the region.
 ///
@@ -215,9 +277,28 @@ pub(crate) unsafe fn recompute(
     again: Again,
     made: impl Fn(u32, u32) -> Made,
 ) {
+    // SAFETY: the caller's promise.
+    unsafe { recompute_to(tile, region, thread, threads, again, made, &ToC { tile, region }) }
+}
+
+/// The same, but the sums go to `results`, those with [`Made::Sum`] that stay as they are among them.
+///
+/// # Safety
+/// As for [`recompute`]. What `made` reads of an element, no thread but that with the element gives to `results`.
+#[inline(always)]
+#[track_caller]
+pub(crate) unsafe fn recompute_to(
+    tile: &Tile<'_>,
+    region: Region,
+    thread: u32,
+    threads: u32,
+    again: Again,
+    made: impl Fn(u32, u32) -> Made,
+    results: &impl Results,
+) {
     if again.selects[0] || again.selects[1] {
         // SAFETY: the caller's promise.
-        unsafe { recompute_lines(tile, region, thread, threads, again, made) };
+        unsafe { recompute_lines(tile, region, thread, threads, again, made, results) };
         return;
     }
     let across = region.cols / WARP_COLS;
@@ -242,14 +323,14 @@ pub(crate) unsafe fn recompute(
                     }
                     sums[i][j]
                 });
-                // SAFETY: the column is a multiple of 4, because the region begins at one, and the pieces do not overlap.
+                // SAFETY: the column is a multiple of 4, and the pieces do not overlap.
                 unsafe {
                     if is_stored == [false; SIDE] {
-                        tile.epilogue(row + i as u32, col, values);
+                        results.take4(down + i as u32, right, values);
                     } else {
                         for j in 0..SIDE {
                             if !is_stored[j] {
-                                tile.epilogue_element(row + i as u32, col + j as u32, values[j]);
+                                results.take(down + i as u32, right + j as u32, values[j]);
                             }
                         }
                     }
@@ -274,6 +355,7 @@ unsafe fn recompute_lines(
     threads: u32,
     again: Again,
     made: impl Fn(u32, u32) -> Made,
+    results: &impl Results,
 ) {
     // Found anew, rather than kept, in registers that there are not, from where they were computed first.
     let mut numbers = [region.row, region.col, thread];
@@ -316,13 +398,13 @@ unsafe fn recompute_lines(
                     };
                     if found.numbers == 1 && is_finite {
                         let product = tile.a.at(row, found.k) * tile.b.at(found.k, col);
-                        tile.epilogue_element(row, col, product);
+                        results.take(down, right, product);
                     } else if is_finite && !(again.too_small && found.numbers > 1) {
                         if let Made::Sum(sum) = before {
-                            tile.epilogue_element(row, col, sum);
+                            results.take(down, right, sum);
                         }
                     } else {
-                        tile.epilogue_element(row, col, dot(tile, row, col));
+                        results.take(down, right, dot(tile, row, col));
                     }
                 }
                 other = hint::keep_rolled(other + warp::LANES);

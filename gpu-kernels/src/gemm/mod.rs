@@ -52,6 +52,7 @@ pub mod repair;
 pub mod scan;
 pub mod sliced;
 pub mod split_k;
+pub(crate) mod staged_steps;
 mod sum_lines;
 mod tile_source;
 pub mod tiles;

@@ -14,6 +14,8 @@
 //! block = (product · slices + slice) · tiles of one C + position of the tile in the order above
 //! ```
 
+#[cfg(not(target_arch = "nvptx64"))]
+use blocks::epilogue::Steps;
 use blocks::epilogue::{Epilogue, store_vector, takes_vectors_of};
 use blocks::register_tiled::ProductTile;
 pub use blocks::register_tiled::TileShape;
@@ -58,6 +60,12 @@ pub struct TiledGemm<'a> {
 #[cfg(not(target_arch = "nvptx64"))]
 pub fn is_grid_of_tiles(shape: TileShape, m: u128, results: u128) -> bool {
     m.div_ceil(shape.m.into()) <= MAX_GRID_Y.into() && results <= MAX_GRID_Y.into()
+}
+
+/// Whether a kernel may do these steps before it stores the results of a product: they fit, and it stores no partial results.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn steps_fit(steps: &Steps<'_>, gemm: &TiledGemm<'_>) -> bool {
+    steps.is_empty() || gemm.splits() == 1 && steps.fit(gemm.c().count(), gemm.m(), gemm.n()).is_ok()
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -539,6 +547,12 @@ impl Tile<'_> {
     #[inline(always)]
     pub(crate) fn overwrites(&self) -> bool {
         self.alpha_beta.beta == 0.0
+    }
+
+    /// The same tile for sums that are what is to be stored: with an α of 1, and a β of 0.
+    #[inline(always)]
+    pub(crate) fn of_finished_sums(self) -> Self {
+        Self { alpha_beta: AlphaBeta { alpha: 1.0, beta: 0.0 }, k: 1, ..self }
     }
 
     /// What accumulators are multiplied by where it is not.

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::BenchOptions;
 use super::atlas::{self, AtlasFlags, AtlasOptions};
+use super::epilogue::{self, EpilogueOptions};
 use super::gpu::open;
 use super::inputs::Inputs;
 use super::suite::{self, Case};
@@ -19,7 +20,7 @@ use tilewright::{Orders, Precision, Sizes, UnknownOrders};
 /// The flags of `bench`.
 #[derive(Clone, Debug, Args)]
 pub struct BenchFlags {
-    /// What to measure: targets, problems, shapes or atlas
+    /// What to measure: targets, problems, shapes, atlas or epilogue
     #[arg(long, value_name = "NAME", default_value = "targets")]
     suite: String,
 
@@ -128,10 +129,48 @@ impl BenchFlags {
         if self.suite == suite::ATLAS {
             return atlas::run(&self.atlas_options()?, print).map(|()| true);
         }
+        if self.suite == suite::EPILOGUE {
+            return epilogue::run(&self.epilogue_options()?, print).map(|()| true);
+        }
         let options = self.options()?;
         let device = open(options.device)?;
         let (_, comparison) = super::bench(&device, &options, print)?;
         Ok(comparison.is_none_or(|comparison| comparison.passes()))
+    }
+
+    /// What to measure of epilogues.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for flags that are for other suites; those of [`TableFlag::tables`] and [`TableFlag::constants`].
+    fn epilogue_options(self) -> Result<EpilogueOptions, Error> {
+        self.atlas.refuse_for(&self.suite)?;
+        let others = [
+            ("--problem", !self.problem.is_empty()),
+            ("--kernel", self.kernel.is_some()),
+            ("--portable", self.portable),
+            ("--layout", self.layout.is_some()),
+            ("--inputs", !self.inputs.is_empty()),
+            ("--torch", self.torch.is_some()),
+            ("--compare", self.compare.is_some()),
+            ("a second --precision", self.precision.len() > 1),
+        ];
+        if let Some((flag, _)) = others.into_iter().find(|(_, is_there)| *is_there) {
+            return Err(Error::Usage(format!("{flag} is not for epilogues: leave it out, or choose another --suite")));
+        }
+        let sizes = match (self.m, self.n, self.k) {
+            (Some(m), Some(n), Some(k)) => Some(Sizes { m, n, k }),
+            _ => None,
+        };
+        Ok(EpilogueOptions {
+            sizes,
+            precision: self.precision.first().copied().unwrap_or(Precision::Fp32),
+            runs: self.runs as usize,
+            seed: self.seed,
+            device: self.device,
+            tables: self.table.tables()?,
+            constants: self.table.constants()?,
+            json: self.json,
+        })
     }
 
     /// What to measure of the atlas.

@@ -11,7 +11,7 @@
 //!  report                    report     a table, JSON; compare: what got slower since an older one
 //! ```
 //!
-//! [`atlas`] measures many more shapes, each in less time: the same machinery, another report.
+//! `epilogue` measures what a bias and an activation add. [`atlas`] measures many more shapes, each in less time: the same machinery, another report.
 //!
 //! A GPU is needed: times of the CPU executor say nothing about any.
 
@@ -19,6 +19,7 @@ pub mod accuracy;
 pub mod args;
 pub mod atlas;
 pub mod compare;
+mod epilogue;
 mod gpu;
 pub mod inputs;
 mod options;

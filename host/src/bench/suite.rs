@@ -82,6 +82,9 @@ impl Case {
 /// The name of the [atlas](super::atlas), a suite with a report of its own.
 pub const ATLAS: &str = "atlas";
 
+/// The name of the suite that measures epilogues, which has a report of its own, too.
+pub const EPILOGUE: &str = "epilogue";
+
 /// The names of the other suites, with what each is.
 pub const SUITES: [(&str, &str); 3] = [
     ("targets", "everything that has a time to reach"),
@@ -106,7 +109,7 @@ pub fn suite(name: &str) -> Result<Vec<Case>, Error> {
         }
         "shapes" => Ok(shapes().collect()),
         _ => {
-            let known = SUITES.iter().map(|(name, _)| *name).chain([ATLAS]);
+            let known = SUITES.iter().map(|(name, _)| *name).chain([ATLAS, EPILOGUE]);
             Err(Error::unknown_name("suite", name, known.collect()))
         }
     }

@@ -116,10 +116,44 @@ pub(super) fn leaky_relu(x: f32, slope: f32) -> f32 {
     if x < 0.0 { x * slope } else { x }
 }
 
-/// Φ(x) = erfc(−x/√2)/2.
+/// x·Φ(x), with Φ(−a) = 2^(−a²·log₂ e/2)·g(a) for a = |x|, where g falls from 1/2 like 1/a: a minimax polynomial in a/(1 + 0.335·a). About 35
+/// instructions, none of which is a branch: of what a product does before it stores results, this is the most.
 #[inline(always)]
 pub(super) fn gelu(x: f32) -> f32 {
-    x * (0.5 * math::erfc(-core::f32::consts::FRAC_1_SQRT_2 * x))
+    // Numbers from 2²³ to 2²⁴ are integers, and as far apart as their bits are: an addition rounds to one of them.
+    const ROUND: f32 = 12_582_912.0;
+    const HALF_LOG2_E: f32 = core::f32::consts::LOG2_E / 2.0;
+    // Beyond this Φ(−a) is 0. (Of a NaN this is a number; but it is multiplied by the NaN, or added to it.)
+    let a = x.abs().min(14.5);
+    let square = a * a;
+    // 1/(1 + 0.335·a): a subtraction of bits is within 5.1 % of it, and a step to the third power and one to the second leave nothing of that. A
+    // division would branch.
+    let divisor = math::fma(a, 0.335, 1.0);
+    let near = f32::from_bits(0x7EF3_1000 - divisor.to_bits());
+    let lack = math::fma(-divisor, near, 1.0);
+    let near = math::fma(near, math::fma(lack, lack, lack), near);
+    let inverse = math::fma(near, math::fma(-divisor, near, 1.0), near);
+    let u = a * inverse;
+    let g = math::fma(u, -2.240_430_3e-5, 1.562_483_8e-4);
+    let g = math::fma(u, g, 5.521_576_5e-5);
+    let g = math::fma(u, g, -1.870_394_6e-3);
+    let g = math::fma(u, g, -1.029_697_9e-2);
+    let g = math::fma(u, g, 1.163_628_4e-1);
+    let g = math::fma(u, g, -3.989_427_1e-1);
+    let g = math::fma(u, g, 0.5);
+    // 2^(n + r), |r| ≤ 1/2.
+    let rounded = math::fma(square, -HALF_LOG2_E, ROUND);
+    let r = math::fma(square, -HALF_LOG2_E, ROUND - rounded);
+    let power = math::fma(r, 1.532_926_4e-4, 1.339_096_9e-3);
+    let power = math::fma(r, power, 9.618_499e-3);
+    let power = math::fma(r, power, 5.550_359_6e-2);
+    let power = math::fma(r, power, 2.402_264_8e-1);
+    let power = math::fma(r, power, core::f32::consts::LN_2);
+    let power = math::fma(r, power, 1.0);
+    // n is between −152 and 0, and 2ⁿ may be subnormal: times 2⁶⁴ it is not.
+    let scale = f32::from_bits((rounded.to_bits() << 23).wrapping_add((127 + 64) << 23));
+    let of_minus_a = power * g * scale * (1.0 / (1u64 << 32) as f32 / (1u64 << 32) as f32);
+    if x < 0.0 { x * of_minus_a } else { math::fma(-a, of_minus_a, x) }
 }
 
 /// The functions of the picture above.

@@ -11,7 +11,9 @@
 //! An operand has an element for each element of C; with a stride of 0 along the rows, one for each column (a bias), and so on.
 //!
 //! The threads of a grid all do the same steps, so their branches do not diverge. Each function stands once in a kernel's code, for as many
-//! neighbours as it is called for: a loop over the steps is kept rolled.
+//! neighbours as it is called for: a loop over the steps is kept rolled. What a step is, is found out each time: some sixty instructions for
+//! one with an operand. So threads with many elements, which they have in shared memory, do a step for all of them before the next one
+//! ([`Steps::for_each`]).
 
 use cuda_std::prelude::*;
 
@@ -167,38 +169,37 @@ impl Steps<'_> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn apply<const N: usize>(&self, at: Neighbours, mut values: [f32; N]) -> [f32; N] {
-        let (mut codes, mut step, mut operand) = (self.codes, 0, 0);
+        self.for_each(|step| {
+            values = match step.has_operand() {
+                // SAFETY: the caller's promise.
+                true => step.combine(values, unsafe { step.load(at) }),
+                false => step.compute(values),
+            };
+        });
+        values
+    }
+
+    /// Calls a function with one step after the other: for threads that do a step for all of their elements before the next one.
+    ///
+    /// ```
+    /// use blocks::epilogue::Steps;
+    ///
+    /// let mut values = [3.0, -5.0];
+    /// Steps::none().scale(2.0)?.offset(1.0)?.for_each(|step| values = step.compute(values));
+    /// assert_eq!(values, [7.0, -9.0]);
+    /// # Ok::<(), blocks::epilogue::TooManySteps>(())
+    /// ```
+    #[inline(always)]
+    pub fn for_each(&self, mut function: impl FnMut(&Step<'_>)) {
+        let (mut codes, mut number, mut operand) = (self.codes, 0, 0);
         while codes != 0 {
-            let (code, number) = (codes & ((1 << BITS) - 1), self.number(step));
-            if code >= code::ADD {
-                // SAFETY: the caller's promise, and there is an operand for each such step.
-                values = unsafe { self.with_operand(operand, code, number, at, values) };
-                operand += 1;
-            } else if code >= code::SIGMOID {
-                let which = match code {
-                    code::SIGMOID => ByExponential::Sigmoid,
-                    code::SILU => ByExponential::Silu,
-                    code::GELU_TANH => ByExponential::GeluTanh,
-                    _ => ByExponential::Mish,
-                };
-                values = values.map(|x| by_exponential(which, x));
-            } else if code >= code::GELU {
-                values = if code == code::GELU { values.map(gelu) } else { values.map(math::tanh) };
-            } else if code >= code::AT_LEAST {
-                values = values.map(|x| match code {
-                    code::AT_LEAST => at_least(x, number),
-                    code::AT_MOST => at_most(x, number),
-                    _ => leaky_relu(x, number),
-                });
-            } else {
-                let [factor, summand] = if code == code::SCALE { [number, -0.0] } else { [1.0, number] };
-                // (A product by a sum with -0 is the product itself.)
-                values = values.map(|x| math::fma(x, factor, summand));
-            }
-            step += 1;
+            let code = codes & ((1 << BITS) - 1);
+            let step = Step { code, number: self.number(number), operand: self.operand(operand) };
+            function(&step);
+            operand += u32::from(step.has_operand());
+            number += 1;
             codes = hint::keep_rolled(codes >> BITS);
         }
-        values
     }
 
     /// The number of a step: chosen from all of them, because what is indexed at run time has to be in memory.
@@ -211,40 +212,167 @@ impl Steps<'_> {
         number
     }
 
-    /// What becomes of neighbours by a step with operand number `operand`.
+    /// An operand, likewise: each number of it that a step needs.
+    #[inline(always)]
+    fn operand(&self, number: u32) -> StepOperand<'_> {
+        let of = |i: usize| {
+            let StepOperand { first, stride, .. } = self.operands[i];
+            (first.data(), first.row_stride(), first.col_stride(), stride)
+        };
+        let (mut data, mut row_stride, mut col_stride, mut stride) = of(0);
+        for i in 1..MOST_OPERANDS {
+            let is_this = number == i as u32;
+            let of_this = of(i);
+            data = if is_this { of_this.0 } else { data };
+            row_stride = if is_this { of_this.1 } else { row_stride };
+            col_stride = if is_this { of_this.2 } else { col_stride };
+            stride = if is_this { of_this.3 } else { stride };
+        }
+        // SAFETY: a matrix of no elements: how many there are, a step does not ask.
+        let first = unsafe { Matrix::from_parts(data, [0, 0], [row_stride, col_stride]) };
+        StepOperand { first, stride, products: 0 }
+    }
+}
+
+/// One of the steps: [`Steps::for_each`].
+///
+/// ```
+/// blocks::epilogue::Steps::none().offset(1.0)?.for_each(|step| assert!(!step.has_operand()));
+/// # Ok::<(), blocks::epilogue::TooManySteps>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Step<'a> {
+    code: u32,
+    number: f32,
+    /// Of no use if the step has none.
+    operand: StepOperand<'a>,
+}
+
+impl Step<'_> {
+    /// Whether it is done by [`Step::load`] and [`Step::combine`]. If not, it is done by [`Step::compute`].
+    ///
+    /// ```
+    /// blocks::epilogue::Steps::none().scale(1.0)?.for_each(|step| assert!(!step.has_operand()));
+    /// # Ok::<(), blocks::epilogue::TooManySteps>(())
+    /// ```
+    #[inline(always)]
+    pub fn has_operand(&self) -> bool {
+        self.code >= code::ADD
+    }
+
+    /// Whether the operand has the same elements for all rows of C; or, if so asked, for all columns: a bias.
+    ///
+    /// ```
+    /// use blocks::epilogue::{StepOperand, Steps};
+    /// use blocks::matrix::Matrix;
+    /// use cuda_std::GlobalSlice;
+    ///
+    /// let bias = Matrix::new(GlobalSlice::new(&[1.0, 2.0]), 5, 2, 0, 1)?;
+    /// let of_both = |step: &blocks::epilogue::Step<'_>| [false, true].map(|columns| step.repeats(columns));
+    /// Steps::none().add(1.0, StepOperand::new(bias, 0, 1)?)?.for_each(|step| assert_eq!(of_both(step), [true, false]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(always)]
+    pub fn repeats(&self, for_all_columns: bool) -> bool {
+        let first = self.operand.first;
+        (if for_all_columns { first.col_stride() } else { first.row_stride() }) == 0
+    }
+
+    /// What a step without an operand makes of some numbers.
+    ///
+    /// ```
+    /// blocks::epilogue::Steps::none().scale(3.0)?.for_each(|step| assert_eq!(step.compute([2.0]), [6.0]));
+    /// # Ok::<(), blocks::epilogue::TooManySteps>(())
+    /// ```
+    #[inline(always)]
+    pub fn compute<const N: usize>(&self, values: [f32; N]) -> [f32; N] {
+        let (code, number) = (self.code, self.number);
+        if code >= code::SIGMOID {
+            let which = match code {
+                code::SIGMOID => ByExponential::Sigmoid,
+                code::SILU => ByExponential::Silu,
+                code::GELU_TANH => ByExponential::GeluTanh,
+                _ => ByExponential::Mish,
+            };
+            values.map(|x| by_exponential(which, x))
+        } else if code >= code::GELU {
+            if code == code::GELU { values.map(gelu) } else { values.map(math::tanh) }
+        } else if code >= code::AT_LEAST {
+            match code {
+                code::AT_LEAST => values.map(|x| at_least(x, number)),
+                code::AT_MOST => values.map(|x| at_most(x, number)),
+                _ => values.map(|x| leaky_relu(x, number)),
+            }
+        } else {
+            let [factor, summand] = if code == code::SCALE { [number, -0.0] } else { [1.0, number] };
+            // (A product by a sum with -0 is the product itself.)
+            values.map(|x| math::fma(x, factor, summand))
+        }
+    }
+
+    /// The elements of the operand that belong to neighbours; zeros for those outside of C.
+    ///
+    /// ```
+    /// use blocks::epilogue::{Neighbours, StepOperand, Steps};
+    /// use blocks::matrix::Matrix;
+    /// use cuda_std::{GlobalSlice, examples};
+    ///
+    /// let values = examples::run_over(1, &mut [3.0, 5.0, 7.0], |data: GlobalSlice<f32>| {
+    ///     let operand = StepOperand::new(Matrix::new(data, 1, 3, 3, 1).unwrap(), 0, 1).unwrap();
+    ///     let (mut loaded, at) = ([0.0; 4], Neighbours { product: 0, row: 0, col: 1, count: 2, in_column: false });
+    ///     // SAFETY: the operand has an element for each of these two.
+    ///     Steps::none().multiply(operand).unwrap().for_each(|step| loaded = unsafe { step.load(at) });
+    ///     loaded
+    /// });
+    /// assert_eq!(values, [[5.0, 7.0, 0.0, 0.0]]);
+    /// ```
     ///
     /// # Safety
-    /// As for [`Steps::apply`], and there is such an operand.
+    /// The step has an operand, and the first [`count`](Neighbours::count) neighbours are elements of results that the steps [fit](Steps::fit).
     #[inline(always)]
     #[track_caller]
-    unsafe fn with_operand<const N: usize>(
-        &self,
-        operand: u32,
-        code: u32,
-        number: f32,
-        at: Neighbours,
-        values: [f32; N],
-    ) -> [f32; N] {
-        let [first, second, third] = self.operands;
-        let chosen = match operand {
-            0 => first,
-            1 => second,
-            _ => third,
-        };
-        let data = chosen.first.data();
-        let distance = if at.in_column { chosen.first.row_stride() } else { chosen.first.col_stride() };
-        let place = chosen.first.offset(at.row, at.col) as u64 + u64::from(at.product) * chosen.stride;
+    pub unsafe fn load<const N: usize>(&self, at: Neighbours) -> [f32; N] {
+        let StepOperand { first, stride, .. } = self.operand;
+        let data = first.data();
+        let distance = if at.in_column { first.row_stride() } else { first.col_stride() };
+        let place = first.offset(at.row, at.col) as u64 + u64::from(at.product) * stride;
         let mut loaded = [0.0; N];
+        if N == 4 && distance == 1 && at.count >= 4 && (data.as_ptr() as u64 / 4 + place).is_multiple_of(4) {
+            // SAFETY: the operand has four elements side by side, by the caller's promise; aligned, as just found.
+            let four = unsafe { data.get4_unchecked(place as usize) };
+            for i in 0..N {
+                loaded[i] = four[i % 4];
+            }
+            return loaded;
+        }
         for i in 0..N {
             if (i as u32) < at.count {
                 // SAFETY: the operand has an element for each of the results, by the caller's promise.
                 loaded[i] = unsafe { data.get_unchecked((place + i as u64 * distance) as usize) };
             }
         }
+        loaded
+    }
+
+    /// What the step makes of some numbers and what has been [loaded](Step::load) for them.
+    ///
+    /// ```
+    /// use blocks::epilogue::{StepOperand, Steps};
+    /// use blocks::matrix::Matrix;
+    /// use cuda_std::GlobalSlice;
+    ///
+    /// let operand = StepOperand::new(Matrix::new(GlobalSlice::new(&[0.5]), 1, 1, 1, 1)?, 0, 1)?;
+    /// Steps::none().add(2.0, operand)?.for_each(|step| assert_eq!(step.combine([1.0], [0.5]), [2.0]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(always)]
+    pub fn combine<const N: usize>(&self, values: [f32; N], loaded: [f32; N]) -> [f32; N] {
         let mut results = values;
         for i in 0..N {
-            results[i] =
-                if code == code::ADD { math::fma(number, loaded[i], values[i]) } else { values[i] * loaded[i] };
+            results[i] = match self.code {
+                code::ADD => math::fma(self.number, loaded[i], values[i]),
+                _ => values[i] * loaded[i],
+            };
         }
         results
     }

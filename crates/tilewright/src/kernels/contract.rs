@@ -20,6 +20,7 @@
 use std::fmt::Debug;
 
 use cuda_std::{GlobalSliceMut, KernelFacts};
+use gpu_kernels::epilogue::Steps;
 use gpu_kernels::gemm::hopper::fallback::Fallback;
 use gpu_kernels::gemm::tiles::{MAX_BLOCKS, TileShape, TiledGemm};
 use gpu_kernels::{Matrix, MatrixMut, Triangle};
@@ -73,6 +74,11 @@ pub(crate) trait Contract: Debug + Sync {
     /// adds to the results, and [`Call::gemm`] is the whole product however many splits there are.
     fn makes_partial_sums(&self) -> bool {
         true
+    }
+
+    /// Whether it does the steps of an epilogue, those of [`Call::steps`], before it stores results. For other kernels, a launch after them does.
+    fn does_steps(&self) -> bool {
+        false
     }
 
     /// The kernels that `launch` queues before this one, and what they do, in words.
@@ -154,6 +160,8 @@ pub(crate) struct Call<'a> {
     pub(crate) packed: [PackedOperand<'a>; 2],
     /// Where the kernel writes its tile mask; empty if it is to write none.
     pub(crate) tile_mask: GlobalSliceMut<'a, u32>,
+    /// The steps to do before results are stored: none for a kernel that [does](Contract::does_steps) not, and none of partial sums.
+    pub(crate) steps: Steps<'a>,
     /// Which tiles to compute. Not all of them only for those kernels that others have in [`Skips::fallbacks`].
     pub(crate) fallback: Fallback<'a>,
 }

@@ -100,6 +100,10 @@ impl Contract for Packed {
         self.skips
     }
 
+    fn does_steps(&self) -> bool {
+        matches!(self.format, Format::Scaled(ScaledFormat::Pairs { .. }))
+    }
+
     fn fewest_splits(&self, product: &Description) -> u32 {
         let steps = |terms: usize| terms.div_ceil(self.tile.k as usize);
         self.most_terms.map_or(1, |most| steps(product.terms()).div_ceil(steps(most as usize)).max(1) as u32)
@@ -169,9 +173,9 @@ macro_rules! launch_of_pairs {
     ($kernel:ident) => {
         |device, call, [map_a, map_b]| {
             let [factors_a, factors_b] = maps_of_factors(device, call)?;
-            let &Call { gemm, triangle, packed: [a, b], .. } = call;
+            let &Call { gemm, triangle, steps, packed: [a, b], .. } = call;
             let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
-            device.launch($kernel { map_a, map_b, factors_a, factors_b, gemm, triangle, info_a, info_b, blocks })
+            device.launch($kernel { map_a, map_b, factors_a, factors_b, gemm, triangle, info_a, info_b, steps, blocks })
         }
     };
 }

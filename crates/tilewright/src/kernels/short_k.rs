@@ -31,14 +31,18 @@ impl Contract for ShortK {
         let [map_a, map_b] = maps_of(device, call, PAIRS, SHORT_K_TILE)?;
         let [length, lines] = STORED;
         let tile = TensorTile { element: TensorElement::Fp32, length, lines, swizzle: TensorSwizzle::None };
-        let &Call { gemm, packed: [a, b], .. } = call;
+        let &Call { gemm, steps, packed: [a, b], .. } = call;
         let map_c = device.tensor_map_of_results(&gemm.c(), &tile)?;
         let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
-        device.launch(gemm_wgmma_packed_short_fp32_3xfp16 { map_a, map_b, gemm, map_c, info_a, info_b, blocks })
+        device.launch(gemm_wgmma_packed_short_fp32_3xfp16 { map_a, map_b, gemm, map_c, info_a, info_b, steps, blocks })
     }
 
     fn format(&self) -> Option<Format> {
         Some(PAIRS)
+    }
+
+    fn does_steps(&self) -> bool {
+        true
     }
 
     fn refusal(&self, product: &Description) -> Option<Refusal> {

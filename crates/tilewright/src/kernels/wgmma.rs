@@ -84,6 +84,10 @@ impl Contract for Decomposing {
         (self.launch)(device, call)
     }
 
+    fn does_steps(&self) -> bool {
+        true
+    }
+
     fn refusal(&self, product: &Description) -> Option<Refusal> {
         (product.n == 1 && self.tile != TILE).then_some(Refusal::OneColumn)
     }
@@ -110,12 +114,12 @@ macro_rules! tensor_map_kernels {
         $(#[$doc])*
         pub static $family: [KernelInfo; 4] = [$(
             $common.of($kernel::FACTS, $a, $b, &Decomposing {
-                launch: |device, &Call { gemm, tile_mask, fallback, .. }| {
+                launch: |device, &Call { gemm, tile_mask, steps, fallback, .. }| {
                     // Numbers are copied as they are: the kernels split them.
                     let box_of_b = box_of_b($common.tile.n, matches!($b, ColumnMajor));
                     let map_a = map_of_a(device, gemm.a(), $a, BOX_OF_A, TensorElement::Fp32)?;
                     let map_b = map_of_b(device, gemm.b(), $b, box_of_b, TensorElement::Fp32)?;
-                    device.launch($kernel { map_a, map_b, gemm, tile_mask, only: fallback })
+                    device.launch($kernel { map_a, map_b, gemm, tile_mask, only: fallback, steps })
                 },
                 tile: $common.tile,
             })

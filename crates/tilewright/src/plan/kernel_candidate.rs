@@ -102,9 +102,15 @@ impl KernelCandidate {
         self.is_divided() && self.tile_mask.is_empty()
     }
 
+    /// Whether the kernel does an epilogue before it stores results, and so does the one that computes what it skips. (A repair of tiles comes after it.)
+    pub(super) fn kernel_does_epilogue(&self) -> bool {
+        let does = |kernel: &KernelInfo| kernel.contract.does_steps();
+        !self.is_divided() && self.tile_mask.is_empty() && does(self.kernel) && self.fallback.is_none_or(does)
+    }
+
     /// Whether an epilogue takes a launch of its own.
     pub(super) fn launches_epilogue(&self) -> bool {
-        self.product.has_epilogue && !self.reduction_does_epilogue()
+        self.product.has_epilogue && !self.reduction_does_epilogue() && !self.kernel_does_epilogue()
     }
 
     /// The kernels that it launches, in their order. Not all of them in every run.
@@ -158,10 +164,12 @@ impl KernelCandidate {
             _ if kernel.contract.is_batched() => String::new(),
             batch => format!(", once for each of {batch} products"),
         };
-        steps.push(format!("multiply with {}{in_splits}{to}{times}", kernel.name));
+        let does_epilogue = product.has_epilogue && self.kernel_does_epilogue();
+        let and = if does_epilogue { ", and do the steps of the epilogue" } else { "" };
+        steps.push(format!("multiply with {}{in_splits}{to}{times}{and}", kernel.name));
         if let Some(fallback) = self.fallback {
             let name = fallback.name;
-            steps.push(format!("multiply the tiles left to the fallback, if there are any, with {name}{to}"));
+            steps.push(format!("multiply the tiles left to the fallback, if there are any, with {name}{to}{and}"));
         }
         if divided {
             let name = reduction(self.splits, kernel.scheme.parts_of_sums()).name;

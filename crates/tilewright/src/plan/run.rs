@@ -177,11 +177,13 @@ impl GemmPlan {
             false => (a, b, c, steps),
             true => (b.transposed(), a.transposed(), c.transposed(), steps.transposed()),
         };
-        // Which are done by the second pass of split-K, and which by a launch after everything else.
-        let (with_reduction, after) = match candidate.reduction_does_epilogue() {
-            true => (steps, Steps::none()),
-            false => (Steps::none(), steps),
-        };
+        // Which are done by the kernel, which by the second pass of split-K, and which by a launch after everything else.
+        let (with_kernel, with_reduction, after) =
+            match (candidate.kernel_does_epilogue(), candidate.reduction_does_epilogue()) {
+                (true, _) => (steps, Steps::none(), Steps::none()),
+                (_, true) => (Steps::none(), steps, Steps::none()),
+                (false, false) => (Steps::none(), Steps::none(), steps),
+            };
         let [prepare_a, prepare_b] = &candidate.preparations;
         let parts = workspace.parts(self.workspace_parts())?;
         let [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, for_partials, for_mask] = parts;
@@ -203,6 +205,7 @@ impl GemmPlan {
                 triangle: candidate.product.part,
                 packed: [packed_a, packed_b],
                 tile_mask,
+                steps: with_kernel,
                 fallback: Fallback::everything(),
             };
             candidate.kernel.contract.launch(device, &call)?;

@@ -46,6 +46,7 @@
 //! Source of the roles: V. Thakkar et al., CUTLASS 3, "warp-specialized persistent" kernels. 168 registers at launch, of which
 //! warpgroup 0 gives up all but 40, so that the others have 232; 192 to 225 KB of shared memory, one block on a multiprocessor.
 
+use blocks::epilogue::Steps;
 use blocks::named_barrier::{NamedBarrier, NamedBarrierIds, NamedBarriers};
 use blocks::ping_pong::{self, PingPong};
 use blocks::ring::{Consumer, Ring};
@@ -69,12 +70,12 @@ use super::operand::{Fragments, KMajor, Major, MnMajor, ROW, fragment_offset, lo
 use super::scan_schedule::{ScanSchedule, found_in_sums};
 use super::scheme::{Scheme, ThreeTf32, ThreeTf32OfTransposes, parts_of_a};
 use super::whole_rows;
-use crate::gemm::fp32_tile::{self, Again, Made, Region};
+use crate::gemm::fp32_tile::{self, Again, Made, Region, ToShared};
 use crate::gemm::scan::{self, NOT_FINITE, Scan};
 use crate::gemm::sum_lines::is_column_major;
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::gemm::tiles::MAX_BLOCKS;
 use crate::gemm::tiles::TiledGemm;
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::gemm::tiles::{MAX_BLOCKS, steps_fit};
 
 const _: () = assert!(THREADS == 384, "the entry points' blocks are of as many threads");
 
@@ -128,6 +129,7 @@ unsafe fn multiply_decomposed<
     gemm: TiledGemm<'_>,
     tile_mask: GlobalSliceMut<'_, u32>,
     only: Fallback<'_>,
+    steps: Steps<'_>,
 ) where
     [f32; ACCUMULATORS]: Sums<Number = f32>,
 {
@@ -178,7 +180,7 @@ unsafe fn multiply_decomposed<
             block.found.arrive(found);
         } else {
             hopper::acquire_registers::<232>();
-            multiply::<A, B, S, COLUMNS, ACCUMULATORS, RAW_STAGES>(&block, &mut consumer, tile_mask);
+            multiply::<A, B, S, COLUMNS, ACCUMULATORS, RAW_STAGES>(&block, &mut consumer, tile_mask, &steps);
         }
     }
 }
@@ -289,6 +291,7 @@ unsafe fn multiply<
     block: &Block<'_, COLUMNS, RAW_STAGES>,
     raw: &mut Consumer<RAW_STAGES>,
     tile_mask: GlobalSliceMut<'_, u32>,
+    steps: &Steps<'_>,
 ) where
     [f32; ACCUMULATORS]: Sums<Number = f32>,
 {
@@ -345,25 +348,28 @@ unsafe fn multiply<
     }
     // Computed again: kept through the loop, it would take registers there.
     let Some(tile) = block.gemm.tile(tile_of(COLUMNS), thread::block_idx_x()) else { return };
-    // SAFETY: all consumers come here, and have found the same. A barrier separates what they have written from what others read, and each
+    // SAFETY: all consumers come here, and have found the same. Barriers separate what they have written from what others read, and each
     // warp has rows and columns of its own, which begin at multiples of 4.
     unsafe {
         let again = Again::of(&tile, tile_of(COLUMNS), found_here, block.gemm.has_exact_selections());
         if let Some(again) = again {
             BARRIERS.sums.sync();
-            let made = |row, col| {
+            let place = |row, col| {
                 let place = whole_rows::place::<A>(COLUMNS, is_column_major, [row % WARP_ROWS, col]);
-                Made::Sum(memory(row).read(place as usize))
+                row / WARP_ROWS * whole_rows::len(COLUMNS) + place
             };
+            let sums = ToShared { memory: block.memory, factor: 1.0, place };
+            let made = |row, col| Made::Sum(block.memory.read(place(row, col) as usize));
             let thread = thread::thread_idx_x() - FIRST_CONSUMER * warp::LANES;
-            fp32_tile::recompute(&tile, Region::all_of(&tile, tile_of(COLUMNS)), thread, CONSUMER_THREADS, again, made);
-            return;
+            let region = Region::all_of(&tile, tile_of(COLUMNS));
+            fp32_tile::recompute_to(&tile, region, thread, CONSUMER_THREADS, again, made, &sums);
+            BARRIERS.sums.sync();
         }
         warp::sync_warp(warp::ALL_LANES);
         let mut half = 0;
         while half < 2 {
             let row = first_row(warp) + half * HALF;
-            whole_rows::store::<A, COLUMNS>(&tile, &memory(row), is_column_major, [tile.row + row, tile.col]);
+            whole_rows::store::<A, COLUMNS>(&tile, steps, &memory(row), is_column_major, [tile.row + row, tile.col]);
             half = hint::keep_rolled(half + 1);
         }
     }
@@ -416,6 +422,8 @@ macro_rules! entry_points {
                     box_of_b($columns, $b::K).k
                 ),
                 only.covers(&gemm),
+                steps_fit(&steps, &gemm),
+                steps.is_empty() || tile_mask.is_empty(),
                 only.is_everything() || tile_mask.is_empty()
             )
         )]
@@ -425,12 +433,13 @@ macro_rules! entry_points {
             gemm: TiledGemm<'_>,
             tile_mask: GlobalSliceMut<'_, u32>,
             only: Fallback<'_>,
+            steps: Steps<'_>,
         ) {
             // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the
             // tensor maps describe, and that there are enough flags.
             unsafe {
                 multiply_decomposed::<$a, $b, $scheme, $columns, { $columns / 2 }, { raw_stages($columns, $b::K) }>(
-                    map_a, map_b, gemm, tile_mask, only,
+                    map_a, map_b, gemm, tile_mask, only, steps,
                 )
             }
         }

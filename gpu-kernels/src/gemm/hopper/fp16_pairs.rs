@@ -32,6 +32,7 @@
 //!
 //! 168 registers at launch, 240 in the consumer warpgroups; 214 KB of shared memory, one block on a multiprocessor.
 
+use blocks::epilogue::Steps;
 use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
 use blocks::ping_pong::{self, PingPong};
 use blocks::ring::TmaStage;
@@ -57,7 +58,7 @@ use super::promotion::{ACCUMULATORS, ColFactors, Units, promote};
 use super::whole_rows;
 use crate::Triangle;
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::gemm::tiles::MAX_BLOCKS;
+use crate::gemm::tiles::{MAX_BLOCKS, steps_fit};
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
 use crate::pack::pairs::{BLOCK, LOW_SCALE};
 
@@ -100,7 +101,8 @@ const MEMORY: Memory = {
 };
 
 /// The columns of results that are stored row by row at a time: as many as there is room for beside the stages.
-const COLUMNS_AT_A_TIME: u32 = HALF / 4;
+const COLUMNS_AT_A_TIME: u32 = HALF / PARTS_OF_HALF;
+const PARTS_OF_HALF: u32 = 4;
 
 /// The words with the factors of a K-step, two to a word.
 const FACTORS: u32 = (TILE.m + TILE.n) / 2;
@@ -282,6 +284,7 @@ unsafe fn multiply_pairs(
     gemm: TiledGemm<'_>,
     triangle: Triangle,
     info: [PairInfo<'_>; 2],
+    steps: Steps<'_>,
 ) {
     // SAFETY: all threads come here, and each role goes through all tiles and stages. The warps of a warpgroup give up and
     // acquire registers together.
@@ -308,7 +311,7 @@ unsafe fn multiply_pairs(
             }
         } else {
             hopper::acquire_registers::<CONSUMER_REGISTERS>();
-            multiply(pipeline.consumer(), gemm, triangle, info);
+            multiply(pipeline.consumer(), gemm, triangle, info, &steps);
         }
     }
 }
@@ -318,7 +321,13 @@ unsafe fn multiply_pairs(
 /// # Safety
 /// Called by all lanes of the consumer warps.
 #[inline(always)]
-unsafe fn multiply(mut pipeline: PipelineConsumer, gemm: TiledGemm<'_>, triangle: Triangle, info: [PairInfo<'_>; 2]) {
+unsafe fn multiply(
+    mut pipeline: PipelineConsumer,
+    gemm: TiledGemm<'_>,
+    triangle: Triangle,
+    info: [PairInfo<'_>; 2],
+    steps: &Steps<'_>,
+) {
     // SAFETY: all lanes of both warpgroups come here, once.
     let (in_b, turns) = unsafe {
         let warpgroup = warp_and_warpgroup().1;
@@ -349,7 +358,7 @@ unsafe fn multiply(mut pipeline: PipelineConsumer, gemm: TiledGemm<'_>, triangle
                     pipeline.advance_holding().release();
                     pipeline.advance_holding().release();
                 }
-                epilogue(gemm, triangle, block, units, &accumulators);
+                epilogue(gemm, triangle, block, steps, units, &accumulators);
             }
         }
         block += thread::grid_dim_x_anew();
@@ -446,50 +455,61 @@ pub(super) unsafe fn without_zeros<'a>(mut tile: Tile<'a>, [a, b]: [PairInfo<'_>
 /// The epilogue of a tile.
 ///
 /// # Safety
-/// Called by all lanes of the consumer warps, with the accumulators of their tile.
+/// Called by all lanes of the consumer warps, with the accumulators of their tile; the steps fit the results.
 #[inline(always)]
 unsafe fn epilogue(
     gemm: TiledGemm<'_>,
     triangle: Triangle,
     block: u32,
+    steps: &Steps<'_>,
     units: [Units; 2],
     accumulators: &[[f32; ACCUMULATORS]; 2],
 ) {
     // Computed again: kept through the loop, it would take registers there.
     let Some(tile) = gemm.tile_of_triangle(TILE, triangle, block) else { return };
     // SAFETY: all lanes come here, and each warp has memory, rows and columns of its own; its columns begin at a
-    // multiple of 4.
+    // multiple of 4. The warp meets before what another lane has read is overwritten, and before it reads what another lane has written.
     unsafe {
         let (warp, warpgroup) = warp_and_warpgroup();
         let number = warpgroup * (CONSUMER_WARPS / 2) + warp;
         let memory = MEMORY.rows.slice().skip((number * whole_rows::len(COLUMNS_AT_A_TIME)) as usize);
         let (row, col) = (tile.row + warp * 16, tile.col + warpgroup * HALF);
-        // (Not a loop, whose index would put the accumulators into memory.)
-        store_half(&tile, &memory, row, col, units[0], &accumulators[0]);
-        store_half(&tile, &memory, row + HALF_ROWS, col, units[1], &accumulators[1]);
+        let units = units.map(|units| units.of_rows());
+        let mut part = 0;
+        while part < 2 * PARTS_OF_HALF {
+            let (half, part_of_half) = (part / PARTS_OF_HALF, part % PARTS_OF_HALF);
+            warp::sync_warp(warp::ALL_LANES);
+            // (Accumulators that a number chooses would be in memory.)
+            match part {
+                0 => write_part::<0>(&memory, units[0], &accumulators[0]),
+                1 => write_part::<1>(&memory, units[0], &accumulators[0]),
+                2 => write_part::<2>(&memory, units[0], &accumulators[0]),
+                3 => write_part::<3>(&memory, units[0], &accumulators[0]),
+                4 => write_part::<0>(&memory, units[1], &accumulators[1]),
+                5 => write_part::<1>(&memory, units[1], &accumulators[1]),
+                6 => write_part::<2>(&memory, units[1], &accumulators[1]),
+                _ => write_part::<3>(&memory, units[1], &accumulators[1]),
+            }
+            warp::sync_warp(warp::ALL_LANES);
+            let place = [row + half * HALF_ROWS, col + part_of_half * COLUMNS_AT_A_TIME];
+            whole_rows::store::<KMajor, COLUMNS_AT_A_TIME>(&tile, steps, &memory, false, place);
+            part = hint::keep_rolled(part + 1);
+        }
     }
 }
 
-/// The epilogue of the 16 rows, from (`row`, `col`) on, that a warp has of a half, row by row.
+/// Writes the sums of part `PART` of the columns of a half to shared memory: accumulators, in the units of the two rows of this thread.
 ///
 /// # Safety
-/// As for [`whole_rows::store_in_four_parts`].
+/// As for [`whole_rows::write`].
 #[inline(always)]
-unsafe fn store_half(
-    tile: &Tile<'_>,
-    memory: &SharedSlice<f32>,
-    row: u32,
-    col: u32,
-    units: Units,
-    accumulators: &[f32; ACCUMULATORS],
-) {
-    let units = units.of_rows();
+unsafe fn write_part<const PART: u32>(memory: &SharedSlice<f32>, units: [f32; 2], accumulators: &[f32; ACCUMULATORS]) {
     let sums = |group: u32, half: u32| {
-        let sum = |i: u32| accumulators[(4 * group + 2 * half + i) as usize] * units[half as usize];
-        [sum(0), sum(1)]
+        let first = 4 * (PART * COLUMNS_AT_A_TIME / 8 + group) + 2 * half;
+        [0, 1].map(|i| accumulators[(first + i) as usize] * units[half as usize])
     };
     // SAFETY: the caller's promise.
-    unsafe { whole_rows::store_in_four_parts::<KMajor, COLUMNS_AT_A_TIME>(tile, memory, [row, col], sums) };
+    unsafe { whole_rows::write::<KMajor, COLUMNS_AT_A_TIME>(memory, false, sums) };
 }
 
 /// Whether a tensor map is of the factors of `count` packed operands of `lines` lines with `k` numbers each, in tiles of `tile_lines`
@@ -530,7 +550,8 @@ macro_rules! entry_points {
                 describes_factors(&factors_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], TILE.n),
                 info_a.are_of_pairs(gemm.a().count(), gemm.m(), gemm.a().first().cols()),
                 info_b.are_of_pairs(gemm.b().count(), gemm.n(), gemm.b().first().rows()),
-                fallback([info_a, info_b]).has_flags_of(&gemm)
+                fallback([info_a, info_b]).has_flags_of(&gemm),
+                steps_fit(&steps, &gemm)
             )
         )]
         pub fn $name(
@@ -542,12 +563,13 @@ macro_rules! entry_points {
             triangle: Triangle,
             info_a: PairInfo<'_>,
             info_b: PairInfo<'_>,
+            steps: Steps<'_>,
             blocks: u32,
         ) {
             _ = blocks; // for the grid alone
             // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the
             // tensor maps describe and what goes with them.
-            unsafe { multiply_pairs([map_a, map_b], [factors_a, factors_b], gemm, triangle, [info_a, info_b]) }
+            unsafe { multiply_pairs([map_a, map_b], [factors_a, factors_b], gemm, triangle, [info_a, info_b], steps) }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]

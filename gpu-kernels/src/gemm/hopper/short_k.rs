@@ -26,11 +26,12 @@
 //! TMA leaves out what lies outside of C, but by 16 bytes: so the rows of C have a multiple of 4 elements.
 //!
 //! Tiles of the fallback are computed here, too, in plain fp32 (`gemm::fp32_tile`): that is slow for each k, of which there are
-//! few.
+//! few. They take the same way through shared memory, where a warp does the steps of an epilogue (`gemm::staged_steps`) on its rows.
 //!
 //! 168 registers at launch, 240 in the consumer warpgroups; 208 KB of shared memory, one block on a multiprocessor.
 
-use blocks::named_barrier::NamedBarrierIds;
+use blocks::epilogue::Steps;
+use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 pub use blocks::staging::BOX as STORED;
 use blocks::staging::{PAIRS, Staging, StagingMemory};
@@ -51,9 +52,11 @@ use super::pipeline::{
     WARPGROUP_ROWS, tile_shape, warp_and_warpgroup,
 };
 use super::promotion::{ACCUMULATORS, factors_of};
-use crate::gemm::fp32_tile::{self, Again, Made, Region};
+use crate::gemm::fp32_tile::{self, Again, Made, Region, ToShared};
+use crate::gemm::staged_steps::StagedLines;
+use crate::gemm::sum_lines::{SumLines, Together};
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::gemm::tiles::MAX_BLOCKS;
+use crate::gemm::tiles::{MAX_BLOCKS, steps_fit};
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
 
 /// The tile of a block.
@@ -64,6 +67,10 @@ pub const MAX_K: u32 = 2 * SHORT_K_TILE.k;
 
 /// The consumer warpgroups.
 const PARTS: u32 = 2;
+/// The threads of each.
+const WARPGROUP_THREADS: u32 = 128;
+/// The rows of a consumer warp.
+const WARP_ROWS: u32 = 16;
 /// The stages of the ring.
 const RING: u32 = 3;
 /// The shared memory and the named barriers of the kernel.
@@ -72,6 +79,8 @@ struct Memory {
     results: StagingMemory,
     descriptors: SharedArray<u32>,
     bytes: u32,
+    /// Where each consumer warpgroup meets.
+    warpgroups: NamedBarriers<PARTS, WARPGROUP_THREADS>,
 }
 
 const MEMORY: Memory = {
@@ -83,6 +92,7 @@ const MEMORY: Memory = {
         results: StagingMemory::new(&mut layout, &mut ids),
         descriptors: layout.array(RING * TileDescriptor::WORDS),
         bytes: layout.bytes(),
+        warpgroups: ids.group(),
     }
 };
 const _: () =
@@ -152,6 +162,7 @@ unsafe fn multiply_short(
     gemm: TiledGemm<'_>,
     map_c: TensorMapMut<'_>,
     info: [PairInfo<'_>; 2],
+    steps: &Steps<'_>,
 ) {
     // SAFETY: all threads come here, and each role goes through all tiles and stages. The warps of a warpgroup give up and
     // acquire registers together.
@@ -172,11 +183,11 @@ unsafe fn multiply_short(
                     block += thread::grid_dim_x();
                 }
             } else if warp <= PARTS {
-                store(gemm, warp - 1, map_c, info);
+                store(gemm, warp - 1, map_c);
             }
         } else {
             hopper::acquire_registers::<CONSUMER_REGISTERS>();
-            multiply(pipeline.consumer(), gemm, info);
+            multiply(pipeline.consumer(), gemm, info, steps);
         }
     }
 }
@@ -186,16 +197,14 @@ unsafe fn multiply_short(
 /// # Safety
 /// Called by all lanes of one warp for each warpgroup.
 #[inline(always)]
-unsafe fn store(gemm: TiledGemm<'_>, warpgroup: u32, map_c: TensorMapMut<'_>, info: [PairInfo<'_>; 2]) {
+unsafe fn store(gemm: TiledGemm<'_>, warpgroup: u32, map_c: TensorMapMut<'_>) {
     let mut block = thread::block_idx_x();
     // SAFETY: all lanes come here. The warpgroup writes the same halves of the same tiles, in this order.
     unsafe {
         let staging = Staging::new(MEMORY.results, warpgroup);
         while let Some(tile) = gemm.tile_by_rows(SHORT_K_TILE, block) {
-            if !fallback(info).contains(&tile) {
-                staging.store(map_c, [tile.col, tile.row + warpgroup * WARPGROUP_ROWS, tile.product]);
-                staging.store(map_c, [tile.col + HALF, tile.row + warpgroup * WARPGROUP_ROWS, tile.product]);
-            }
+            staging.store(map_c, [tile.col, tile.row + warpgroup * WARPGROUP_ROWS, tile.product]);
+            staging.store(map_c, [tile.col + HALF, tile.row + warpgroup * WARPGROUP_ROWS, tile.product]);
             block += thread::grid_dim_x();
         }
         Staging::wait_until_read();
@@ -207,7 +216,12 @@ unsafe fn store(gemm: TiledGemm<'_>, warpgroup: u32, map_c: TensorMapMut<'_>, in
 /// # Safety
 /// Called by all lanes of the consumer warps.
 #[inline(always)]
-unsafe fn multiply(mut pipeline: PipelineConsumer<RING>, gemm: TiledGemm<'_>, info: [PairInfo<'_>; 2]) {
+unsafe fn multiply(
+    mut pipeline: PipelineConsumer<RING>,
+    gemm: TiledGemm<'_>,
+    info: [PairInfo<'_>; 2],
+    steps: &Steps<'_>,
+) {
     let (tiles, two_stages) = (gemm.tiles(SHORT_K_TILE), gemm.effective_k() > SHORT_K_TILE.k);
     let mut block = thread::block_idx_x();
     while block < tiles {
@@ -227,16 +241,16 @@ unsafe fn multiply(mut pipeline: PipelineConsumer<RING>, gemm: TiledGemm<'_>, in
                     stages[0].release();
                     stages[1].release();
                 } else {
-                    compute_tile(gemm, descriptor, stages, info);
+                    compute_tile(gemm, descriptor, stages, info, steps);
                 }
             } else if descriptor.fallback {
                 stages[0].release();
             } else {
-                compute_tile(gemm, descriptor, [stages[0]], info);
+                compute_tile(gemm, descriptor, [stages[0]], info, steps);
             }
             pipeline.advance();
             if descriptor.fallback {
-                compute_in_fp32(gemm, block);
+                compute_in_fp32(gemm, block, descriptor, steps);
             }
         }
         block += thread::grid_dim_x();
@@ -246,55 +260,76 @@ unsafe fn multiply(mut pipeline: PipelineConsumer<RING>, gemm: TiledGemm<'_>, in
 /// Computes a tile in plain fp32.
 ///
 /// # Safety
-/// Called by all lanes of the consumer warps, for a tile of this block.
+/// Called by all lanes of the consumer warps, for a tile of this block, and its descriptor; the steps fit the results.
 #[inline(always)]
-unsafe fn compute_in_fp32(gemm: TiledGemm<'_>, block: u32) {
+unsafe fn compute_in_fp32(gemm: TiledGemm<'_>, block: u32, descriptor: TileDescriptor, steps: &Steps<'_>) {
     let Some(tile) = gemm.tile_by_rows(SHORT_K_TILE, block) else { return };
-    let first = PRODUCER_WARPS * warp::LANES;
-    let (region, thread) = (Region::all_of(&tile, SHORT_K_TILE), thread::thread_idx_x() - first);
-    // SAFETY: the caller's promise; the tile is this block's alone.
+    let factor = gemm.factor();
+    // SAFETY: the caller's promise; the tile is this block's alone. The warpgroup meets before its warps go on with what others have written.
     unsafe {
-        fp32_tile::recompute(&tile, region, thread, thread::block_dim_x() - first, Again::ALL, |_, _| Made::Nothing)
-    };
+        let (_, warpgroup) = warp_and_warpgroup();
+        let (staging, thread) = (Staging::new(MEMORY.results, warpgroup), thread::thread_idx_x() % WARPGROUP_THREADS);
+        let row = tile.row + warpgroup * WARPGROUP_ROWS;
+        let mut half = 0;
+        while half < 2 {
+            staging.acquire();
+            let region = Region { row, col: tile.col + half * HALF, rows: WARPGROUP_ROWS, cols: HALF };
+            let results = ToShared { memory: staging.memory(), place: Staging::place, factor };
+            let nothing = |_, _| Made::Nothing;
+            fp32_tile::recompute_to(&tile, region, thread, WARPGROUP_THREADS, Again::ALL, nothing, &results);
+            MEMORY.warpgroups.at(warpgroup).sync();
+            finish(gemm, staging, descriptor, half, steps);
+            half = hint::keep_rolled(half + 1);
+        }
+    }
 }
 
 /// Computes a tile, and releases its stages.
 ///
 /// # Safety
-/// Called by all lanes of the consumer warps, for a tile of this block; the stages are full, and have all of its k.
+/// Called by all lanes of the consumer warps, for a tile of this block; the stages are full, and have all of its k. The steps fit the results.
 #[inline(always)]
 unsafe fn compute_tile<const STAGES_OF_TILE: usize>(
     gemm: TiledGemm<'_>,
     descriptor: TileDescriptor,
     stages: [PipelineConsumer<RING>; STAGES_OF_TILE],
     [info_a, info_b]: [PairInfo<'_>; 2],
+    steps: &Steps<'_>,
 ) {
     let lane = warp::lane_id();
     // SAFETY: the caller's promise; the rows and columns of a tile are in one group of lines each, which all have factors.
     unsafe {
         let (warp, warpgroup) = warp_and_warpgroup();
-        let (in_a, row) = (warpgroup * WARPGROUP_ROWS * ROW, warp * 16 + lane / 4);
+        let (in_a, row) = (warpgroup * WARPGROUP_ROWS * ROW, warp * WARP_ROWS + lane / 4);
         let staging = Staging::new(MEMORY.results, warpgroup);
         let first_row = descriptor.row + warpgroup * WARPGROUP_ROWS + (row & !1);
         let of_rows = info_a.factor_words(descriptor.product, gemm.m(), first_row);
         let of_cols = info_b.factor_words(descriptor.product, gemm.n(), descriptor.col + 2 * (lane & 3));
         let factors = |words: GlobalSlice<'_, f32>, word: usize| factors_of(words.get_unchecked(word).to_bits());
         let rows = [0, 4].map(|word| factors(of_rows, word)).map(|pair| if row & 1 == 0 { pair[0] } else { pair[1] });
-        let [mut first, mut second] = [0, HALF / 2]
+        let [first, second] = [0, HALF / 2]
             .map(|half| core::array::from_fn::<_, PAIRS, _>(|pair| factors(of_cols, half as usize + 4 * pair)));
-        let (accumulators, ()) = multiply_half(&stages, in_a, 0, None, || ());
-        epilogue(gemm, staging, row, rows, &mut first, &accumulators);
-        let (accumulators, ()) = multiply_half(&stages, in_a, HALF * ROW * 4, None, || ());
-        stages[0].release();
-        if STAGES_OF_TILE == 2 {
-            stages[STAGES_OF_TILE - 1].release();
+        // (One half after the other by the same code, of which the steps are much.)
+        let mut half = 0;
+        while half < 2 {
+            let (accumulators, ()) = multiply_half(&stages, in_a, half * HALF * ROW * 4, None, || ());
+            let mut cols: [[f32; 2]; PAIRS] =
+                core::array::from_fn(|pair| [0, 1].map(|i| if half == 0 { first[pair][i] } else { second[pair][i] }));
+            if half == 1 {
+                stages[0].release();
+                if STAGES_OF_TILE == 2 {
+                    stages[STAGES_OF_TILE - 1].release();
+                }
+            }
+            epilogue(gemm, staging, row, rows, &mut cols, &accumulators);
+            finish(gemm, staging, descriptor, half, steps);
+            half = hint::keep_rolled(half + 1);
         }
-        epilogue(gemm, staging, row, rows, &mut second, &accumulators);
     }
 }
 
-/// The epilogue of what this thread has of a half: accumulators times the factors of their rows, `row` and the eighth one from there, and
-/// of their columns, left to be stored.
+/// The first part of the epilogue of what this thread has of a half: accumulators times the factors of their rows, `row` and the eighth one from
+/// there, and of their columns, written to shared memory.
 ///
 /// # Safety
 /// Called by all lanes of the consumer warps, with what they have of a tile of this block.
@@ -321,6 +356,31 @@ unsafe fn epilogue(
             };
             let values = core::array::from_fn(|pair| [value(pair, 0), value(pair, 1)]);
             staging.write_row(row + 8 * second as u32, values);
+        }
+    }
+}
+
+/// The rest of it: the steps, of the rows of this warp, and then the half is left to be stored.
+///
+/// # Safety
+/// Called by all lanes of the consumer warps, when all sums of the warp's rows of the half are in shared memory; the steps fit the results.
+#[inline(always)]
+unsafe fn finish(gemm: TiledGemm<'_>, staging: Staging, descriptor: TileDescriptor, half: u32, steps: &Steps<'_>) {
+    // SAFETY: all lanes come here, and each warp has rows of its own.
+    unsafe {
+        if !steps.is_empty() {
+            warp::sync_warp(warp::ALL_LANES);
+            let (warp, warpgroup) = warp_and_warpgroup();
+            let down = warp * WARP_ROWS;
+            let memory = staging.memory();
+            let staged = StagedLines {
+                lines: SumLines { are_columns: false, count: WARP_ROWS, length: HALF },
+                first: [descriptor.row + warpgroup * WARPGROUP_ROWS + down, descriptor.col + half * HALF],
+                memory: &memory,
+                place: |line, at| Staging::place(down + line, at),
+            };
+            let threads = Together { number: warp::lane_id(), count: warp::LANES };
+            staged.apply(steps, descriptor.product, [gemm.m(), gemm.n()], threads);
         }
         staging.commit();
     }
@@ -354,7 +414,8 @@ fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
         stores_results_of(&map_c, &gemm),
         info_a.are_of_pairs(gemm.a().count(), gemm.m(), gemm.a().first().cols()),
         info_b.are_of_pairs(gemm.b().count(), gemm.n(), gemm.b().first().rows()),
-        fallback([info_a, info_b]).has_flags_of(&gemm)
+        fallback([info_a, info_b]).has_flags_of(&gemm),
+        steps_fit(&steps, &gemm)
     )
 )]
 pub fn gemm_wgmma_packed_short_fp32_3xfp16(
@@ -364,12 +425,13 @@ pub fn gemm_wgmma_packed_short_fp32_3xfp16(
     map_c: TensorMapMut<'_>,
     info_a: PairInfo<'_>,
     info_b: PairInfo<'_>,
+    steps: Steps<'_>,
     blocks: u32,
 ) {
     _ = blocks; // for the grid alone
     // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the tensor maps
     // describe and what goes with them.
-    unsafe { multiply_short(map_a, map_b, gemm, map_c, [info_a, info_b]) }
+    unsafe { multiply_short(map_a, map_b, gemm, map_c, [info_a, info_b], &steps) }
 }
 
 #[cfg(not(target_arch = "nvptx64"))]

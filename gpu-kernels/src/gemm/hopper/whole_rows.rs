@@ -10,13 +10,16 @@
 //!                                      of 16 rows
 //! ```
 //!
-//! Where there is not enough shared memory for all columns, they go there a quarter at a time.
+//! Where there is not enough shared memory for all columns, they go there a part at a time, and an epilogue's steps are done there, too
+//! (`gemm::staged_steps`).
 //!
 //! From its registers, a warp would store 32 bytes in each of eight rows at a time; and of rows that begin anywhere, single elements.
 
+use blocks::epilogue::Steps;
 use cuda_std::prelude::*;
 
 use super::operand::{Major, row_of_fragment};
+use crate::gemm::staged_steps::StagedLines;
 use crate::gemm::sum_lines::{SumLines, SumsByLines, Together, read_neighbours};
 use crate::gemm::tiles::Tile;
 
@@ -111,70 +114,42 @@ pub(super) fn place<A: Major>(width: u32, is_column_major: bool, [row, col]: [u3
 ///
 /// # Safety
 /// As for [`write`], as which `is_column_major` is; the warp has met since then. No other warp accesses these elements of C. `row` and `col` are
-/// multiples of 4.
+/// multiples of 4. The steps fit the results of the tile's product.
 #[inline(always)]
 #[track_caller]
 pub(super) unsafe fn store<A: Major, const WIDTH: u32>(
     tile: &Tile<'_>,
+    steps: &Steps<'_>,
     memory: &SharedSlice<f32>,
     is_column_major: bool,
     [row, col]: [u32; 2],
 ) {
     let threads = Together { number: warp::lane_id(), count: warp::LANES };
-    // (Called with what a branch makes plain, because one way stores all lines.)
-    // SAFETY: the caller's promise.
+    let of_rows = SumLines { are_columns: false, count: ROWS, length: WIDTH };
+    let of_columns = SumLines { are_columns: true, count: WIDTH, length: ROWS };
+    let mut tile = *tile;
+    // SAFETY: the caller's promise. The warp meets again before a lane reads what another one has finished.
     unsafe {
+        if !steps.is_empty() {
+            let pitch = pitch::<A>(WIDTH, is_column_major);
+            let staged = StagedLines {
+                lines: if is_column_major { of_columns } else { of_rows },
+                first: [row, col],
+                memory,
+                place: |line, at| line * pitch + at,
+            };
+            staged.combine(&tile, threads);
+            staged.apply(steps, tile.product, [tile.c.rows(), tile.c.cols()], threads);
+            warp::sync_warp(warp::ALL_LANES);
+            tile = tile.of_finished_sums();
+        }
+        // (Called with what a branch makes plain, because one way stores all lines.)
         if is_column_major {
             let sums = Written { memory, pitch: pitch::<A>(WIDTH, true) };
-            let lines = SumLines { are_columns: true, count: WIDTH, length: ROWS };
-            lines.store::<4>(tile, [row, col], threads, &sums);
+            of_columns.store::<4>(&tile, [row, col], threads, &sums);
         } else {
             let sums = Written { memory, pitch: pitch::<A>(WIDTH, false) };
-            let lines = SumLines { are_columns: false, count: ROWS, length: WIDTH };
-            lines.store::<4>(tile, [row, col], threads, &sums);
+            of_rows.store::<4>(&tile, [row, col], threads, &sums);
         }
-    }
-}
-
-/// Writes and stores 16 rows of four times `WIDTH` columns by rows, a part after the other; `sums` has groups of all of them.
-///
-/// # Safety
-/// As for [`write`] and [`store`].
-#[inline(always)]
-#[track_caller]
-pub(super) unsafe fn store_in_four_parts<A: Major, const WIDTH: u32>(
-    tile: &Tile<'_>,
-    memory: &SharedSlice<f32>,
-    [row, col]: [u32; 2],
-    sums: impl Fn(u32, u32) -> [f32; 2],
-) {
-    // (Not a loop, whose index would put the accumulators into memory.)
-    // SAFETY: the caller's promise.
-    unsafe {
-        store_part::<A, WIDTH, 0>(tile, memory, [row, col], &sums);
-        store_part::<A, WIDTH, 1>(tile, memory, [row, col], &sums);
-        store_part::<A, WIDTH, 2>(tile, memory, [row, col], &sums);
-        store_part::<A, WIDTH, 3>(tile, memory, [row, col], &sums);
-    }
-}
-
-/// Part `PART` of these.
-///
-/// # Safety
-/// As for [`write`] and [`store`].
-#[inline(always)]
-#[track_caller]
-unsafe fn store_part<A: Major, const WIDTH: u32, const PART: u32>(
-    tile: &Tile<'_>,
-    memory: &SharedSlice<f32>,
-    [row, col]: [u32; 2],
-    sums: &impl Fn(u32, u32) -> [f32; 2],
-) {
-    // SAFETY: the warp meets before what another lane has read is overwritten, and before it reads what another lane has written.
-    unsafe {
-        warp::sync_warp(warp::ALL_LANES);
-        write::<A, WIDTH>(memory, false, |group, half| sums(PART * WIDTH / 8 + group, half));
-        warp::sync_warp(warp::ALL_LANES);
-        store::<A, WIDTH>(tile, memory, false, [row, col + PART * WIDTH]);
     }
 }

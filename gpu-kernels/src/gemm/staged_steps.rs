@@ -1,0 +1,137 @@
+//! Does the steps of an epilogue on sums in shared memory, before they are stored.
+//!
+//! ```text
+//!  shared memory, by lines          for each step: for each four neighbours of a thread        C
+//!
+//!  sums  ──► · α + β·C  ──────────► + bias ──────────► gelu ──────────► …  ──────────────────► stored as without steps
+//!            in place               in place           in place
+//! ```
+//!
+//! What a step is, and what its operand is, threads find out once for all of their elements, and the code of each function stands once in a
+//! kernel: steps are the outer loop, and elements, which can be indexed where they are, the inner one. Nothing of C is read or written but what is
+//! without steps, and the accumulators need not be indexed.
+
+use blocks::epilogue::{Epilogue, Neighbours, Steps};
+use cuda_std::prelude::*;
+
+use super::sum_lines::{SumLines, Together};
+use super::tiles::Tile;
+
+/// How many fours of neighbours a thread loads operands for before it computes: they may come from far away.
+const LOADS: usize = 4;
+
+/// Lines of sums in shared memory.
+pub(crate) struct StagedLines<'a, P> {
+    pub(crate) lines: SumLines,
+    /// The row and the column of C that the first sum is of.
+    pub(crate) first: [u32; 2],
+    pub(crate) memory: &'a SharedSlice<f32>,
+    /// Where a sum is: of a line, and the number in it. From a multiple of 4 on, four are side by side and aligned.
+    pub(crate) place: P,
+}
+
+/// Four neighbours in a line, as a thread has them.
+#[derive(Clone, Copy)]
+struct Four {
+    place: usize,
+    at: Neighbours,
+}
+
+impl<P: Fn(u32, u32) -> u32> StagedLines<'_, P> {
+    /// The fours of all lines.
+    #[inline(always)]
+    fn fours(&self) -> u32 {
+        self.lines.count * self.lines.length / 4
+    }
+
+    /// Number `four` of them. `product` is the one of which there are results, and `extents` are the rows and columns of C.
+    #[inline(always)]
+    fn four(&self, four: u32, product: u32, extents: [u32; 2]) -> Four {
+        // The length is a power of two.
+        let log = (self.lines.length / 4).trailing_zeros();
+        let (line, number) = (four >> log, (four & ((1 << log) - 1)) * 4);
+        let in_column = self.lines.are_columns;
+        let [down, right] = if in_column { [number, line] } else { [line, number] };
+        let (row, col) = (self.first[0] + down, self.first[1] + right);
+        let there = [extents[0].saturating_sub(row), extents[1].saturating_sub(col)];
+        let (along, across) = if in_column { (there[0], there[1]) } else { (there[1], there[0]) };
+        let count = if across == 0 { 0 } else { along.min(4) };
+        Four { place: (self.place)(line, number) as usize, at: Neighbours { product, row, col, count, in_column } }
+    }
+
+    /// Makes `α·sum + β·C` of the sums, in place.
+    ///
+    /// # Safety
+    /// All of the threads come here, with the same arguments, after what has been written to the memory has been made visible to them; each then
+    /// has the same fours whenever it comes here or to [`StagedLines::apply`]. No other thread accesses these elements of C.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn combine(&self, tile: &Tile<'_>, threads: Together) {
+        if tile.overwrites() && tile.factor() == 1.0 {
+            return;
+        }
+        let mut number = threads.number;
+        while number < self.fours() {
+            let Four { place, at } = self.four(number, tile.product, [tile.c.rows(), tile.c.cols()]);
+            // SAFETY: inside the lines, by the caller's promise; elements of C are read that there are.
+            unsafe {
+                let mut values = self.memory.read4(place);
+                for i in 0..4 {
+                    let further = i as u32;
+                    if further < at.count {
+                        let [row, col] =
+                            if at.in_column { [at.row + further, at.col] } else { [at.row, at.col + further] };
+                        values[i] = tile.value(row, col, values[i]);
+                    }
+                }
+                self.memory.write4(place, values);
+            }
+            number = hint::keep_rolled(number + threads.count);
+        }
+    }
+
+    /// Does the steps, in place: the lines are of the results of product `product`, which have these `extents`.
+    ///
+    /// # Safety
+    /// As for [`StagedLines::combine`]; the threads, times [`LOADS`], divide the fours, and those of a line divide the threads; the steps fit the
+    /// results.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn apply(&self, steps: &Steps<'_>, product: u32, extents: [u32; 2], threads: Together) {
+        steps.for_each(|step| {
+            let mut number = threads.number;
+            if step.has_operand() && step.repeats(self.lines.are_columns) {
+                // All fours of a thread are at the same place in their lines.
+                let Four { at, .. } = self.four(number, product, extents);
+                // SAFETY: the step has an operand, and the caller's promise.
+                let loaded = unsafe { step.load::<4>(at) };
+                while number < self.fours() {
+                    let place = self.four(number, product, extents).place;
+                    // SAFETY: inside the lines, by the caller's promise.
+                    unsafe { self.memory.write4(place, step.combine(self.memory.read4(place), loaded)) };
+                    number = hint::keep_rolled(number + threads.count);
+                }
+            } else if step.has_operand() {
+                while number < self.fours() {
+                    let fours: [Four; LOADS] =
+                        core::array::from_fn(|i| self.four(number + i as u32 * threads.count, product, extents));
+                    // SAFETY: the step has an operand, and the caller's promise.
+                    let loaded = fours.map(|four| unsafe { step.load::<4>(four.at) });
+                    for i in 0..LOADS {
+                        let place = fours[i].place;
+                        // SAFETY: inside the lines, by the caller's promise.
+                        unsafe { self.memory.write4(place, step.combine(self.memory.read4(place), loaded[i])) };
+                    }
+                    number = hint::keep_rolled(number + LOADS as u32 * threads.count);
+                }
+            } else {
+                while number < self.fours() {
+                    let place = self.four(number, product, extents).place;
+                    // SAFETY: as above.
+                    unsafe { self.memory.write4(place, step.compute(self.memory.read4(place))) };
+                    number = hint::keep_rolled(number + threads.count);
+                }
+            }
+        });
+    }
+}
