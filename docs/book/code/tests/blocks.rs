@@ -29,7 +29,12 @@ const NOT_RUN: &[(&str, &str, usize, &str)] = &[
     ("products.md", "sh,in-ci", 1, "tests run the program's options"),
     ("python.md", "python,needs-gpu", 2, "torch on a GPU"),
     ("python.md", "sh,slow", 1, "the library in release, for two machines"),
-    ("python.md", "sh,in-ci", 1, "`python` is a step of `cargo xtask test`, there with a wheel that is not optimized in full"),
+    (
+        "python.md",
+        "sh,in-ci",
+        1,
+        "`python` is a step of `cargo xtask test`, there with a wheel that is not optimized in full",
+    ),
     ("testing.md", "sh,in-ci", 2, "tests run each of these in the examples and in what `new` writes"),
 ];
 
