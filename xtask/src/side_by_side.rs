@@ -163,7 +163,8 @@ struct Program {
 /// Has cargo build all programs of tests; how it would run them.
 fn build(arguments: &Arguments) -> anyhow::Result<Vec<Program>> {
     let notes = tempfile::tempdir()?;
-    let mut command = arguments.cargo_test(&["--lib", "--bins", "--tests", "--examples"]);
+    // All but the examples in documentation. `--lib` and `--bins` would take what is not to be tested, too.
+    let mut command = arguments.cargo_test(&["--tests"]);
     command.env(NOTES, notes.path()).env(runner_variable()?, env::current_exe()?);
     let status = command.status().context("cargo cannot be run")?;
     ensure!(status.success(), "the tests cannot be built: see above");
