@@ -139,7 +139,7 @@ pub(super) fn gelu(x: f32) -> f32 {
     let g = math::fma(u, g, -1.870_394_6e-3);
     let g = math::fma(u, g, -1.029_697_9e-2);
     let g = math::fma(u, g, 1.163_628_4e-1);
-    let g = math::fma(u, g, -3.989_427_1e-1);
+    let g = math::fma(u, g, -3.989_427e-1);
     let g = math::fma(u, g, 0.5);
     // 2^(n + r), |r| ≤ 1/2.
     let rounded = math::fma(square, -HALF_LOG2_E, ROUND);
