@@ -107,7 +107,8 @@ def check_and_measure(
     for how, model, on, own in (("one GPU, torch", whole, False, False), (what, divided, False, True), (f"{what}, the switch on", divided, True, True)):
         if own:
             divided.load_state_dict(start)
-        optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=0.9)
+        # One parameter after the other: only some are divided, and torch's loops over all of them take one kind alone.
+        optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=0.9, foreach=False)
         losses[how] = []
         with here.switched(on):
             for _ in range(STEPS):
@@ -123,7 +124,7 @@ def check_and_measure(
         if how != "one GPU, torch":
             here.check(f"losses of {STEPS} steps, {how}", several.largest_difference(torch.tensor(found), right), 1e-4)
 
-    optimizer = torch.optim.SGD(divided.parameters(), 0.0)
+    optimizer = torch.optim.SGD(divided.parameters(), 0.0, foreach=False)
 
     def step() -> None:
         optimizer.zero_grad()
