@@ -10,6 +10,7 @@ use tilewright::plan::{Description, GemmPlan, Machine, Options};
 use tilewright::{Device, kernels};
 
 use crate::place::Place;
+use crate::product::Product;
 use crate::settings::Settings;
 use crate::why::Why;
 
@@ -38,14 +39,15 @@ impl Request<'_> {
     pub(crate) fn choose(&self, workspace_bytes: usize) -> Result<Choice, Why> {
         let plan = self.plan(&self.settings.options)?;
         let plan = if plan.workspace_bytes() <= workspace_bytes { plan } else { self.smaller(&plan, workspace_bytes)? };
-        let least_of_cublas = self.place.machine.map(|machine| least_of_cublas(&machine, &self.product));
+        let (operations, traffic) = (self.product.operations(), self.product.traffic());
+        let least_of_cublas = self.place.machine.map(|machine| least_of_cublas(&machine, operations, traffic));
         if let (Some(least), Some(ours), Some(gain)) =
             (least_of_cublas, plan.explanation().estimated_ms, self.settings.min_gain_us)
             && (least - ours) * 1e3 < gain
         {
             let detail =
                 format!("{} is estimated to take {ours:.4} ms, and cuBLAS at least {least:.4} ms", plan.kernel().name);
-            return Err(Why::with("there is too little to gain", detail));
+            return Err(Why::with(TOO_LITTLE, detail));
         }
         Ok(Choice { plan, least_of_cublas })
     }
@@ -79,8 +81,24 @@ impl Request<'_> {
     }
 }
 
-/// The least time that a product takes on CUDA cores, in milliseconds.
-fn least_of_cublas(machine: &Machine, product: &Description) -> f64 {
-    let (computing, moving) = (product.operations() / machine.fp32_rate, product.traffic() / machine.bandwidth);
+const TOO_LITTLE: &str = "there is too little to gain";
+
+/// Refuses a product for which a plan that took no time at all would gain too little: nothing else has to be known of those, which are many in
+/// some programs.
+pub(crate) fn require_something_to_gain(place: &Place, settings: &Settings, product: &Product) -> Result<(), Why> {
+    let (Some(machine), Some(gain)) = (place.machine, settings.min_gain_us) else { return Ok(()) };
+    let [m, n, k, count] = [product.c.rows, product.c.cols, product.a.cols, product.count].map(|extent| extent as f64);
+    // Where all products read the same matrix, this is more than is moved.
+    let traffic = 4.0 * count * (m * k + k * n + 2.0 * m * n);
+    let least = least_of_cublas(&machine, 2.0 * count * m * n * k, traffic);
+    if least * 1e3 < gain {
+        return Err(Why::with(TOO_LITTLE, format!("cuBLAS may take {least:.4} ms")));
+    }
+    Ok(())
+}
+
+/// The least time that so many operations take on CUDA cores, or moving so many bytes, in milliseconds.
+fn least_of_cublas(machine: &Machine, operations: f64, traffic: f64) -> f64 {
+    let (computing, moving) = (operations / machine.fp32_rate, traffic / machine.bandwidth);
     (machine.launch_seconds + computing.max(moving)) * 1e3
 }

@@ -14,7 +14,7 @@ use cuda_driver::OrderedMemory;
 use tilewright::plan::{Description, GemmPlan, Workspace};
 use tilewright::{Bytes, Device, DeviceError, DeviceMatrix, Epilogue, Error};
 
-use crate::choose::{Choice, Request};
+use crate::choose::{Choice, Request, require_something_to_gain};
 use crate::loader::WAS_LOOKED_UP;
 use crate::place::Place;
 use crate::product::{Operand, Product};
@@ -63,6 +63,7 @@ impl fmt::Display for Done {
 pub(crate) unsafe fn compute(call: &Call) -> Result<Done, Why> {
     let settings = settings().map_err(|error| Why::with("the settings are wrong", error))?;
     let place = Place::current(settings)?;
+    require_something_to_gain(place, settings, &call.product)?;
     // SAFETY: the caller's promise; the handle ends with this function.
     let (device, is_captured) = unsafe { on_stream(place, call)? };
     // SAFETY: the caller's promise.

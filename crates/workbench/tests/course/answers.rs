@@ -221,7 +221,7 @@ pub(crate) const ANSWERS: &[Answer] = &[
         puzzle: "double-buffer",
         idea: "one stage for all chunks",
         edits: &[("&stages, chunk % 2 * CHUNK", "&stages, 0"), ("stages.read(chunk % 2 * CHUNK + ", "stages.read(")],
-        outcome: "Judge",
+        outcome: "WriteUnderWay",
     },
     Answer {
         puzzle: "double-buffer",

@@ -277,6 +277,15 @@ unsafe fn compute_in_fp32(gemm: TiledGemm<'_>, block: u32, descriptor: TileDescr
             let results = ToShared { memory: staging.memory(), place: Staging::place, factor };
             let nothing = |_, _| Made::Nothing;
             fp32_tile::recompute_to(&tile, region, thread, WARPGROUP_THREADS, Again::ALL, nothing, &results);
+            // TMA reads all of the half, also what it leaves out because it is outside of C.
+            let mut number = thread;
+            while number < WARPGROUP_ROWS * HALF {
+                let [down, right] = [number / HALF, number % HALF];
+                if region.row + down >= gemm.m() || region.col + right >= gemm.n() {
+                    staging.memory().write(Staging::place(down, right) as usize, 0.0);
+                }
+                number = hint::keep_rolled(number + WARPGROUP_THREADS);
+            }
             MEMORY.warpgroups.at(warpgroup).sync();
             finish(gemm, staging, descriptor, half, steps);
             half = hint::keep_rolled(half + 1);
