@@ -26,6 +26,7 @@ def test_the_wheel_has_everything_and_nothing_else() -> None:
         "tilewright/_native.abi3.so",
         "tilewright/_native.pyi",
         "tilewright/_scale.py",
+        "tilewright/_sharding.py",
         "tilewright/_stats.py",
         "tilewright/_steps.py",
         "tilewright/_switch.py",

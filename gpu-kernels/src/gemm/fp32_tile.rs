@@ -26,7 +26,7 @@ use super::tiles::{Tile, TileShape};
 use crate::Matrix;
 
 /// The rows and the columns of C that a thread computes at a time.
-const SIDE: usize = 4;
+pub(crate) const SIDE: usize = 4;
 
 /// The rows and the columns of C that a warp computes at a time, 8 threads below and 4 beside each other. The fewer different
 /// rows of A and columns of B a load touches, the fewer accesses to the cache it makes.

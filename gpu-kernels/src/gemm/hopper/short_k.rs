@@ -71,6 +71,8 @@ const PARTS: u32 = 2;
 const WARPGROUP_THREADS: u32 = 128;
 /// The rows of a consumer warp.
 const WARP_ROWS: u32 = 16;
+/// The rows and columns of what a thread computes in plain fp32.
+const SIDE: u32 = fp32_tile::SIDE as u32;
 /// The stages of the ring.
 const RING: u32 = 3;
 /// The shared memory and the named barriers of the kernel.
@@ -277,11 +279,12 @@ unsafe fn compute_in_fp32(gemm: TiledGemm<'_>, block: u32, descriptor: TileDescr
             let results = ToShared { memory: staging.memory(), place: Staging::place, factor };
             let nothing = |_, _| Made::Nothing;
             fp32_tile::recompute_to(&tile, region, thread, WARPGROUP_THREADS, Again::ALL, nothing, &results);
-            // TMA reads all of the half, also what it leaves out because it is outside of C.
+            // TMA reads all of the half, also what it leaves out because it is outside of C. What has been computed are squares that begin inside.
             let mut number = thread;
             while number < WARPGROUP_ROWS * HALF {
                 let [down, right] = [number / HALF, number % HALF];
-                if region.row + down >= gemm.m() || region.col + right >= gemm.n() {
+                let [row, col] = [region.row + down / SIDE * SIDE, region.col + right / SIDE * SIDE];
+                if row >= gemm.m() || col >= gemm.n() {
                     staging.memory().write(Staging::place(down, right) as usize, 0.0);
                 }
                 number = hint::keep_rolled(number + WARPGROUP_THREADS);
