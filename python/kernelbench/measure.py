@@ -165,10 +165,6 @@ def correctness(module: ModuleType, device: str, **options: Any) -> tuple[int, f
     return agreed, largest, out_of_reach
 
 
-def _double(value: Any) -> Any:
-    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-
-
 def compare(expected: torch.Tensor, actual: torch.Tensor) -> tuple[bool, float]:
     """Whether KernelBench takes the second for the first, and the largest difference of two elements."""
     if expected.shape != actual.shape or expected.dtype != actual.dtype:
