@@ -44,16 +44,11 @@ def dispatch(
     invariant: bool,
 ) -> torch.Tensor:
     """Calls the operator, so that torch does everything that it does before a kernel."""
-    options: dict[str, Any] = {"precision": precision, "on_cpu": on_cpu, "invariant": invariant}
-    behind: dict[str, Any] = {"alpha": alpha, "steps": steps, "numbers": numbers}
-    if out is not None:
-        torch.ops.tilewright.fused_matmul.out(function, a, b, operands, out=out, **behind, **options)
-        return out
-    if forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active():  # pyright: ignore[reportPrivateUsage]
+    if out is None and (forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()):  # pyright: ignore[reportPrivateUsage]
         # An operator cannot say what it is to these; the product can, and so can all operators of torch.
-        product = multiply(a, _right(function, b), part="all", **options)
+        product = multiply(a, _right(function, b), part="all", precision=precision, on_cpu=on_cpu, invariant=invariant)
         return _apply(product if alpha == 1 else product * alpha, _split(steps), numbers, operands)
-    return torch.ops.tilewright.fused_matmul.default(function, a, b, operands, **behind, **options)
+    return traced(function, a, b, operands, out, alpha, steps, numbers, precision, on_cpu, invariant)
 
 
 def traced(
