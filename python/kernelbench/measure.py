@@ -126,7 +126,7 @@ def measure(
         if problem.writes:
             calls |= ways_of_writing(torch.empty_like(new(*inputs)))
         times = take_turns(calls, trials, cuda_block(device))
-        kernel = kernel_of(problem, model, inputs)
+        kernel = kernel_of(problem, new, inputs)
     return Measurement(times, agreed, difference, error, torch_error, kernel, out_of_reach=out_of_reach)
 
 
@@ -280,8 +280,9 @@ def kernel_of(problem: Problem, model: torch.nn.Module, inputs: Sequence[Any], *
         operands = problem.operands(*inputs)
     else:
         # The first matrix among the parameters is what the input is multiplied by.
-        weight = next(parameter for parameter in model.parameters() if parameter.ndim == 2)
-        operands = inputs[0], weight.detach().mT
+        weight = next(parameter for parameter in model.parameters() if parameter.ndim == 2).detach()
+        # Or the transposed input is what the matrix is multiplied by.
+        operands = (weight, inputs[0].mT) if getattr(model, "by_columns", False) else (inputs[0], weight.mT)
     text = tilewright.explain(*operands, part=problem.part, **options)
     found = re.search(r"^ *kernel +(\S+)", text, re.MULTILINE)
     return found[1] if found else "?"

@@ -64,13 +64,18 @@ def test_there_are_37_problems_and_as_many_files() -> None:
 def test_it_agrees_with_kernelbench(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     module = small(problem)
     products: list[tuple[int, ...]] = []
-    linear = tilewright.linear
+    linear, addmm = tilewright.linear, tilewright.addmm
 
     def counting(x: Any, w: Any, *arguments: Any, **options: Any) -> Any:
         products.append((*x.shape, *w.shape))
         return linear(x, w, *arguments, **options)
 
+    def counting_transposed(bias: Any, w: Any, x: Any, **options: Any) -> Any:
+        products.append((*x.mT.shape, *w.shape))
+        return addmm(bias, w, x, **options)
+
     monkeypatch.setattr(tilewright, "linear", counting)
+    monkeypatch.setattr(tilewright, "addmm", counting_transposed)
     agreed, difference, _ = measure.correctness(module, "cpu", **EMULATE)
     assert agreed == measure.CORRECTNESS_TRIALS and difference <= 1e-4
     error, torch_error = measure.errors(problem, module, "cpu", **EMULATE)
@@ -79,6 +84,32 @@ def test_it_agrees_with_kernelbench(problem: Problem, monkeypatch: pytest.Monkey
     # The whole product, each time.
     layers = [(6, 24, 32, 24), (6, 32, 32, 32)] if problem.number == 45 else [(6, 24, 32, 24)]
     assert products == layers * (measure.CORRECTNESS_TRIALS + 1)
+
+
+# Problem 28 has an instance norm of other features than it is given, and torch says so.
+@pytest.mark.filterwarnings("ignore:input's size at dim=1 does not match num_features")
+@needs_kernelbench
+@all_problems
+@pytest.mark.parametrize("training", [True, False])
+def test_it_agrees_whatever_the_parameters_are(problem: Problem, training: bool) -> None:
+    """As they are made, norms multiply by one and add zero."""
+    module = small(problem)
+    measure.seed(1)
+    models = [kind(*module.get_init_inputs(), **options).train(training) for kind, options in ((module.Model, {}), (module.ModelNew, EMULATE))]
+    with torch.no_grad():
+        for parameters in zip(*(model.parameters() for model in models), strict=True):
+            value = torch.randn_like(parameters[0]).mul_(0.5)
+            for parameter in parameters:
+                parameter.copy_(value)
+        inputs = module.get_inputs(measure.signed)
+        results = []
+        for model in models:
+            measure.seed(2)
+            results.append(model(*inputs))
+        torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)
+        # Such as a norm's sums over batches.
+        for ours, theirs in zip(models[1].buffers(), models[0].buffers(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 # Problem 28 has an instance norm of other features than it is given, and torch says so.

@@ -2,6 +2,7 @@
 
 import tilewright
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 
@@ -19,4 +20,5 @@ class ModelNew(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = tilewright.linear(x, self.linear1.weight, self.linear1.bias, "sigmoid", on_cpu=self.on_cpu)
         x = tilewright.linear(x, self.linear2.weight, self.linear2.bias, on_cpu=self.on_cpu)
-        return torch.logsumexp(x, dim=1)
+        # log(sum(exp(x))) is x - log_softmax(x) at any place of a row: one kernel, where torch.logsumexp takes nine.
+        return x[:, 0] - F.log_softmax(x, dim=1)[:, 0]

@@ -20,5 +20,6 @@ class ModelNew(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = tilewright.linear(x, self.gemm.weight, self.gemm.bias, ("add", self.subtract, -1.0), on_cpu=self.on_cpu)
         y = torch.mean(y, dim=1, keepdim=True)
-        y = torch.logsumexp(y, dim=1, keepdim=True)
+        # Of rows of one element, which all sums of exponentials up to each place are, too: by one kernel, where torch.logsumexp takes nine.
+        y = torch.logcumsumexp(y, dim=1)
         return F.gelu(y) + x

@@ -18,6 +18,7 @@ class ModelNew(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = tilewright.linear(x, self.linear.weight, self.linear.bias, on_cpu=self.on_cpu)
-        y = torch.logsumexp(y, dim=1, keepdim=True)
+        # log(sum(exp(y))) is y - log_softmax(y) at any place of a row: one kernel, where torch.logsumexp takes nine.
+        y = y[:, :1] - F.log_softmax(y, dim=1)[:, :1]
         y = F.leaky_relu(F.leaky_relu(y, 0.01), 0.01)
         return F.gelu(F.gelu(y))
