@@ -19,13 +19,12 @@ class ModelNew(nn.Module):
         on_cpu: tilewright.OnCpu = "move",
     ) -> None:
         super().__init__()
-        self.gemm = nn.Linear(in_features, out_features)
+        self.gemm = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.group_norm = nn.GroupNorm(num_groups, out_features)
         self.hardtanh_min, self.hardtanh_max = hardtanh_min, hardtanh_max
-        self.on_cpu: tilewright.OnCpu = on_cpu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = tilewright.linear(x, self.gemm.weight, self.gemm.bias, on_cpu=self.on_cpu)
+        y = self.gemm(x)
         # Groups are rows of their own: torch's layer norm is one kernel, and its group norm a slow one for images of one element.
         norm = self.group_norm
         groups = y.unflatten(1, (norm.num_groups, -1))

@@ -24,7 +24,7 @@ class ModelNew(nn.Module):
         on_cpu: tilewright.OnCpu = "move",
     ) -> None:
         super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
+        self.matmul = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.bias = nn.Parameter(torch.randn(bias_shape))
         self.group_norm = nn.GroupNorm(num_groups, out_features)
         self.on_cpu: tilewright.OnCpu = on_cpu
@@ -32,7 +32,7 @@ class ModelNew(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         steps: tilewright.Activation = ["silu", ("add", self.bias.unsqueeze(1))]
         bias, norm = self.matmul.bias.unsqueeze(1), self.group_norm
-        y = tilewright.addmm(bias, self.matmul.weight, x.mT, activation=steps, on_cpu=self.on_cpu)
+        y = tilewright.addmm(bias, self.matmul.operand(x), x.mT, activation=steps, on_cpu=self.on_cpu)
         groups = y.unflatten(0, (norm.num_groups, -1))
         variance, mean = torch.var_mean(groups, dim=1, correction=0, keepdim=True)
         factor = torch.rsqrt(variance + norm.eps)

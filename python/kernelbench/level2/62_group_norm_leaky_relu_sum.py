@@ -26,14 +26,14 @@ class ModelNew(nn.Module):
         on_cpu: tilewright.OnCpu = "move",
     ) -> None:
         super().__init__()
-        self.fc = nn.Linear(input_size, hidden_size)
+        self.fc = tilewright.nn.Linear(input_size, hidden_size, on_cpu=on_cpu)
         self.gn = nn.GroupNorm(num_groups=num_groups, num_channels=hidden_size, eps=eps)
         self.negative_slope = negative_slope
         self.on_cpu: tilewright.OnCpu = on_cpu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         bias, norm = self.fc.bias.unsqueeze(1), self.gn
-        y = tilewright.addmm(bias, self.fc.weight, x.mT, on_cpu=self.on_cpu)
+        y = tilewright.addmm(bias, self.fc.operand(x), x.mT, on_cpu=self.on_cpu)
         groups = y.unflatten(0, (norm.num_groups, -1))
         variance, mean = torch.var_mean(groups, dim=1, correction=0, keepdim=True)
         factor = torch.rsqrt(variance + norm.eps)

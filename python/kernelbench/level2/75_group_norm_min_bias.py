@@ -24,14 +24,14 @@ class ModelNew(nn.Module):
         on_cpu: tilewright.OnCpu = "move",
     ) -> None:
         super().__init__()
-        self.gemm = nn.Linear(in_features, out_features)
+        self.gemm = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.group_norm = nn.GroupNorm(num_groups, out_features)
         self.bias = nn.Parameter(torch.randn(bias_shape))
         self.on_cpu: tilewright.OnCpu = on_cpu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         bias, norm = self.gemm.bias.unsqueeze(1), self.group_norm
-        y = tilewright.addmm(bias, self.gemm.weight, x.mT, on_cpu=self.on_cpu)
+        y = tilewright.addmm(bias, self.gemm.operand(x), x.mT, on_cpu=self.on_cpu)
         groups = y.unflatten(0, (norm.num_groups, -1))
         variance, mean = torch.var_mean(groups, dim=1, correction=0, keepdim=True)
         factor = torch.rsqrt(variance + norm.eps)

@@ -24,7 +24,7 @@ class ModelNew(nn.Module):
         on_cpu: tilewright.OnCpu = "move",
     ) -> None:
         super().__init__()
-        self.gemm = nn.Linear(in_features, out_features)
+        self.gemm = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.bias = nn.Parameter(torch.randn(bias_shape))
         self.groupnorm = nn.GroupNorm(num_groups=num_groups, num_channels=out_features)
         self.on_cpu: tilewright.OnCpu = on_cpu
@@ -32,7 +32,7 @@ class ModelNew(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         steps: tilewright.Activation = [("add", self.bias.unsqueeze(1)), "hardtanh", "mish"]
         bias, norm = self.gemm.bias.unsqueeze(1), self.groupnorm
-        y = tilewright.addmm(bias, self.gemm.weight, x.mT, activation=steps, on_cpu=self.on_cpu)
+        y = tilewright.addmm(bias, self.gemm.operand(x), x.mT, activation=steps, on_cpu=self.on_cpu)
         groups = y.unflatten(0, (norm.num_groups, -1))
         variance, mean = torch.var_mean(groups, dim=1, correction=0, keepdim=True)
         factor = torch.rsqrt(variance + norm.eps)
