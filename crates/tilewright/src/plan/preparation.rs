@@ -309,6 +309,11 @@ impl Packed {
 }
 
 impl Preparation {
+    /// Whether it was packed before, and nothing is done to it.
+    pub(super) fn was_packed(&self) -> bool {
+        matches!(self, Self::Packed(packed) if packed.before)
+    }
+
     /// The kernels that two operands take, in the order in which they are launched.
     pub(crate) fn kernels_of(both: &[Self; 2]) -> Vec<KernelFacts> {
         let [a, b] = both.each_ref().map(Self::kernels);
