@@ -26,6 +26,20 @@ use crate::precision::Precision;
 pub(crate) const PACKED_PARTS: usize = 5;
 
 /// On which side of a product a matrix stands: its rows are multiplied with columns, or its columns with rows.
+///
+/// ```
+/// use ndarray::array;
+/// use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side};
+///
+/// let (device, _why_no_gpu) = Device::open()?;
+/// let on_device = |matrix: ndarray::Array2<f32>| DeviceMatrix::upload(&device, matrix.view());
+/// let left = PackedMatrix::new(&device, Precision::Fp32, Side::Left, on_device(array![[2.0]])?)?;
+/// let (other, mut c) = (on_device(array![[3.0]])?, on_device(array![[0.0]])?);
+/// tilewright::multiply(&device, Precision::Fp32, 1.0, &left, &other, 0.0, &mut c)?;
+/// let refused = tilewright::multiply(&device, Precision::Fp32, 1.0, &other, &left, 0.0, &mut c);
+/// assert!(refused.unwrap_err().to_string().contains("packed for the left side"));
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// A of `A·B`.
@@ -93,31 +107,110 @@ impl PackedMatrix {
     }
 
     /// The matrix as it was given.
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side};
+    /// # let (device, _why_no_gpu) = Device::open()?;
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0, 3.0]].view())?;
+    /// let packed = PackedMatrix::new(&device, Precision::Fp32, Side::Right, matrix)?;
+    /// assert_eq!(packed.matrix().cols(), 3);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn matrix(&self) -> &DeviceMatrix {
         &self.matrix
     }
 
     /// The same, to be written again: what was packed is dropped.
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side};
+    /// # let (device, _why_no_gpu) = Device::open()?;
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0, 3.0]].view())?;
+    /// let packed = PackedMatrix::new(&device, Precision::Fp32, Side::Right, matrix)?;
+    /// let mut matrix = packed.into_matrix();
+    /// matrix.buffer_mut().copy_from(&[4.0, 5.0, 6.0])?; // other numbers; packed again for the next products
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn into_matrix(self) -> DeviceMatrix {
         self.matrix
     }
 
     /// The precision in which kernels read what is packed.
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side};
+    /// # let (device, _why_no_gpu) = Device::open()?;
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0, 3.0]].view())?;
+    /// let packed = PackedMatrix::new(&device, Precision::Fp32, Side::Right, matrix)?;
+    /// assert_eq!(packed.precision(), Precision::Fp32);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
     /// The side of a product on which it can stand.
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side};
+    /// # let (device, _why_no_gpu) = Device::open()?;
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0, 3.0]].view())?;
+    /// let packed = PackedMatrix::new(&device, Precision::Fp32, Side::Right, matrix)?;
+    /// assert_eq!(packed.side(), Side::Right);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn side(&self) -> Side {
         self.side
     }
 
     /// The memory that it takes beside that of the matrix.
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side};
+    /// # let (device, _why_no_gpu) = Device::open()?;
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0, 3.0]].view())?;
+    /// let packed = PackedMatrix::new(&device, Precision::Fp32, Side::Right, matrix)?;
+    /// // Three columns of one number, each filled up to 32, and the rest of the parts, each at a multiple of 256 bytes.
+    /// assert!(packed.packed_bytes() >= 3 * 32 * 4);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn packed_bytes(&self) -> usize {
         self.memory.len() * size_of::<f32>()
     }
 
+    /// The memory that has what was packed.
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side};
+    /// # let (device, _why_no_gpu) = Device::open()?;
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0, 3.0]].view())?;
+    /// let packed = PackedMatrix::new(&device, Precision::Fp32, Side::Right, matrix)?;
+    /// assert_eq!(packed.packed_memory().len() * 4, packed.packed_bytes());
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    pub fn packed_memory(&self) -> &Buffer<f32> {
+        &self.memory
+    }
+
     /// The transpose, for the other side: the same memory.
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side};
+    /// # let (device, _why_no_gpu) = Device::open()?;
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0, 3.0]].view())?;
+    /// // A weight with a row for each output is multiplied as x·Wᵀ, or as W·xᵀ.
+    /// let packed = PackedMatrix::new(&device, Precision::Fp32, Side::Left, matrix)?;
+    /// let packed = packed.transposed();
+    /// assert_eq!((packed.matrix().rows(), packed.side()), (3, Side::Right));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn transposed(self) -> Self {
         Self { matrix: self.matrix.transposed(), side: self.side.other(), ..self }
     }
@@ -133,6 +226,24 @@ impl PackedMatrix {
 }
 
 /// What a product reads: a matrix, or one that has been packed. References to either become one by themselves.
+///
+/// ```
+/// use ndarray::array;
+/// use tilewright::{Device, DeviceMatrix, Operand, PackedMatrix, Precision, Side};
+///
+/// /// The square of a matrix that may have been packed for the left side.
+/// fn square<'a>(device: &Device, a: impl Into<Operand<'a>>, c: &mut DeviceMatrix) -> Result<(), tilewright::Error> {
+///     let a = a.into();
+///     tilewright::multiply(device, Precision::Fp32, 1.0, a, a.matrix(), 0.0, c)
+/// }
+///
+/// let (device, _why_no_gpu) = Device::open()?;
+/// let on_device = |matrix: ndarray::Array2<f32>| DeviceMatrix::upload(&device, matrix.view());
+/// let (a, mut c) = (on_device(array![[3.0]])?, on_device(array![[0.0]])?);
+/// square(&device, &a, &mut c)?;
+/// square(&device, &PackedMatrix::new(&device, Precision::Fp32, Side::Left, a)?, &mut c)?;
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Operand<'a> {
     /// A matrix.
@@ -143,6 +254,15 @@ pub enum Operand<'a> {
 
 impl<'a> Operand<'a> {
     /// The matrix.
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use tilewright::{Device, DeviceMatrix, Operand};
+    /// # let (device, _why_no_gpu) = Device::open()?;
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0, 3.0]].view())?;
+    /// assert_eq!(Operand::from(&matrix).matrix().cols(), 3);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn matrix(self) -> &'a DeviceMatrix {
         match self {
             Self::Plain(matrix) => matrix,
@@ -151,6 +271,15 @@ impl<'a> Operand<'a> {
     }
 
     /// What has been packed, if it has.
+    ///
+    /// ```
+    /// # use ndarray::array;
+    /// # use tilewright::{Device, DeviceMatrix, Operand};
+    /// # let (device, _why_no_gpu) = Device::open()?;
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0, 3.0]].view())?;
+    /// assert!(Operand::from(&matrix).packed().is_none());
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn packed(self) -> Option<&'a PackedMatrix> {
         match self {
             Self::Plain(_) => None,

@@ -48,6 +48,18 @@ impl Packing {
 impl PackedMatrix {
     /// Packs a matrix, or a batch of them, for products in a precision in which it stands on a side. Queues that, and does not wait for it.
     ///
+    /// ```
+    /// use ndarray::array;
+    /// use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side};
+    ///
+    /// let (device, _why_no_gpu) = Device::open()?;
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0], [3.0, 4.0]].view())?;
+    /// let packed = PackedMatrix::new(&device, Precision::Bf16, Side::Right, matrix)?;
+    /// let refused = PackedMatrix::new(&device, Precision::Fp32Strict, Side::Right, packed.into_matrix());
+    /// assert!(refused.unwrap_err().to_string().contains("no kernel multiplies packed matrices in fp32-strict"));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Usage`] if the device has no kernel for operands that are packed in this precision; [`Error::Shape`] for more than 2³¹ − 1
     /// rows, columns or matrices; [`DeviceError`](runtime::Error) where there is too little memory, or the matrix is another device's.
@@ -88,6 +100,30 @@ impl PackedMatrix {
 
     /// The memory that has been packed by [`PackedMatrix::new_in`] for a matrix of this precision, side, shape, placement and numbers.
     ///
+    /// ```
+    /// use ndarray::array;
+    /// use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side};
+    ///
+    /// let (device, _why_no_gpu) = Device::open()?;
+    /// let matrix = DeviceMatrix::upload(&device, array![[1.0, 2.0]].view())?;
+    /// let [of_packed, of_new] = [(); 2].map(|()| device.allocate(PackedMatrix::bytes(&device, Precision::Fp32, Side::Left, &matrix).unwrap() / 4));
+    /// // Memory that somebody else keeps, such as a tensor of a framework, is packed …
+    /// let packed = PackedMatrix::new_in(of_packed?, &device, Precision::Fp32, Side::Left, matrix)?;
+    /// # let (mut all, mut memory) = (vec![0.0; packed.packed_bytes() / 4], of_new?);
+    /// # packed.packed_memory().copy_to(&mut all)?;
+    /// # memory.copy_from(&all)?;
+    /// # let matrix = packed.into_matrix();
+    /// // … and later it is given again, with the same matrix.
+    /// // SAFETY: the memory has what was packed of this matrix.
+    /// let packed = unsafe { PackedMatrix::from_packed(memory, &device, Precision::Fp32, Side::Left, matrix)? };
+    /// # let (other, mut c) = (DeviceMatrix::upload(&device, array![[3.0], [4.0]].view())?, DeviceMatrix::upload(&device, array![[0.0]].view())?);
+    /// # tilewright::multiply(&device, Precision::Fp32, 1.0, &packed, &other, 0.0, &mut c)?;
+    /// # let mut result = array![[0.0]];
+    /// # c.download(result.view_mut())?;
+    /// # assert_eq!(result, array![[11.0]]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As for [`PackedMatrix::new`], and [`Error::WorkspaceTooSmall`].
     ///
@@ -106,6 +142,17 @@ impl PackedMatrix {
     }
 
     /// The memory that packing a matrix takes, in bytes.
+    ///
+    /// ```
+    /// use ndarray::Array2;
+    /// use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side};
+    ///
+    /// let (device, _why_no_gpu) = Device::open()?;
+    /// let matrix = DeviceMatrix::upload(&device, Array2::zeros((64, 128)).view())?;
+    /// let [fp32, bf16] = [Precision::Fp32, Precision::Bf16].map(|precision| PackedMatrix::bytes(&device, precision, Side::Left, &matrix));
+    /// assert_eq!((bf16?, fp32? / 4096), (64 * 128 * 2, 8)); // and half a kilobyte and more for factors
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As for [`PackedMatrix::new`].
