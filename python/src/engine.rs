@@ -223,8 +223,8 @@ impl Planned {
             };
             let (a, b, mut c) = (matrix(0, m, k, a)?, matrix(1, k, n, b)?, matrix(2, m, n, c)?);
             let held = |place: usize, side, matrix| match (self.products.packed[place], packed[place]) {
-                // SAFETY: the caller's promise.
                 (Some(precision), Some(memory)) => {
+                    // SAFETY: the caller's promise.
                     unsafe { memory.with(device, precision, side, matrix) }.map(Held::Packed)
                 }
                 _ => Ok(Held::Plain(matrix)),

@@ -145,7 +145,7 @@ pub(crate) fn reads_packed(
     }
     prepare(py, place)?;
     let stream = torch.current_stream(py, place)?;
-    let operands = operands.as_if_packed();
+    let operands = operands.supposed_packed();
     // SAFETY: torch's current stream of the device, which torch keeps; the job is not run.
     let job = || unsafe { operands.job(stream, &request, &c) };
     let job = py.detach(|| place.on_its_threads(job))?;

@@ -83,7 +83,9 @@ def test_it_knows_what_it_is(precision: str) -> None:
 def test_products_are_those_of_the_matrix(shape: Any) -> None:
     for w in (torch.randn(shape), torch.randn(shape[::-1]).mT, torch.randn(*shape, 3)[..., 1], torch.randn(shape[0], shape[1] + 1)[:, 1:]):
         it = packed(w)
-        for x in (torch.randn(6, shape[1]), torch.randn(shape[1]), torch.randn(2, 3, shape[1]), torch.randn(0, shape[1])):
+        # The last one makes several products of what others make one of.
+        extents = [(6,), (), (2, 3), (0,), (2, 4, 3)]
+        for x in [torch.randn(*extent, shape[1]) for extent in extents] + [torch.randn(4, 3, 2, shape[1])[:, ::2].transpose(0, 2)]:
             assert torch.equal(tilewright.linear(x, it, None, "gelu", **EMULATE), tilewright.linear(x, w, None, "gelu", **EMULATE))
             out = torch.empty(*x.shape[:-1], shape[0])
             assert tilewright.linear(x, it, out=out, **EMULATE) is out
