@@ -272,12 +272,14 @@ def test_from_linear_shares_parameters() -> None:
 def test_the_second_call_packs_and_others_use_it(packing: None) -> None:
     module, x = layer(activation="gelu"), torch.randn(2, 3, 24)
     sizes: list[int] = []
-    for _ in range(4):
-        check(module, x, F.gelu)
-        sizes.append(module.packed_bytes())
+    with torch.no_grad():
+        for _ in range(4):
+            check(module, x, F.gelu)
+            sizes.append(module.packed_bytes())
     assert sizes[0] == 0 and sizes[1] > 16 * 24 * 4 and sizes[1:] == [sizes[1]] * 3
     kept = module._kept
-    assert kept is not None and kept.source is module.weight and module.operand(x) is kept
+    with torch.no_grad():
+        assert kept is not None and kept.source is module.weight and module.operand(x) is kept
     module.unpack()
     assert module.packed_bytes() == 0
     residual = torch.randn(2, 3, 16)
@@ -289,6 +291,25 @@ def test_nothing_is_packed_where_no_plan_would_read_it() -> None:
     for _ in range(3):
         check(module, torch.randn(5, 24))
     assert module.packed_bytes() == 0
+
+
+def test_fsdp_has_its_own_way_to_change_weights(packing: None) -> None:
+    """It gathers the parts of a weight into the same tensor before each call, and tells torch that nothing has changed."""
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        module, x = layer(bias=False), torch.randn(5, 24)
+        fully_shard(module, mesh=dist.init_device_mesh("cpu", (1,)), reshard_after_forward=True)
+        with torch.no_grad():
+            for _ in range(5):
+                found = module(x)
+                torch.testing.assert_close(found, F.linear(x, module.weight.full_tensor()), rtol=1e-5, atol=1e-5)
+                assert module._kept is None
+                module.weight.to_local().copy_(torch.randn(16, 24))
+    finally:
+        dist.destroy_process_group()
 
 
 def test_in_training_nothing_is_packed(packing: None) -> None:
@@ -307,6 +328,13 @@ def test_in_training_nothing_is_packed(packing: None) -> None:
     with torch.no_grad():
         for _ in range(2):
             check(module, x)
+    assert module.packed_bytes() > 0
+    module(x)
+    assert module.packed_bytes() == 0
+    # One that wants no derivative is not trained.
+    module.requires_grad_(False)
+    for _ in range(2):
+        check(module, x)
     assert module.packed_bytes() > 0
 
 
