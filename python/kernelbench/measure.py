@@ -34,6 +34,8 @@ PART_BYTES = 2**30
 
 #: How the times of a problem are called.
 EAGER, COMPILED, OURS, WRITING = "torch eager", "torch.compile", "tilewright", "writing"
+#: Ours with weights that each call packs, where they are packed once otherwise.
+UNPACKED = "tilewright, packed in each call"
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,11 @@ class Measurement:
         return self.times[EAGER].median / self.times[OURS].median
 
     @property
+    def speed_up_unpacked(self) -> float | None:
+        """Over torch without compiling, where each call packs its weights, if that was measured."""
+        return self.times[EAGER].median / self.times[UNPACKED].median if UNPACKED in self.times else None
+
+    @property
     def speed_up_over_compiled(self) -> float | None:
         """Over torch.compile, if that was measured."""
         return self.times[COMPILED].median / self.times[OURS].median if COMPILED in self.times else None
@@ -107,9 +114,14 @@ def signed(*shape: int) -> torch.Tensor:
 
 
 def measure(
-    problem: Problem, trials: int, compiled: bool, device: str, kernelbench: Path | None = None
+    problem: Problem,
+    trials: int,
+    compiled: bool,
+    device: str,
+    kernelbench: Path | None = None,
+    unpacked: bool = False,
 ) -> Measurement:
-    """Measures a problem on a GPU."""
+    """Measures a problem on a GPU; if it is `unpacked`, also with weights that each call packs."""
     module = problem.load(kernelbench)
     with torch.no_grad():
         agreed, difference, out_of_reach = correctness(module, device)
@@ -123,10 +135,12 @@ def measure(
         if compiled:
             fast = torch.compile(model)
             calls[COMPILED] = lambda: fast(*inputs)
+        if unpacked and any(isinstance(part, tilewright.nn.Linear) for part in new.modules()):
+            calls[UNPACKED] = lambda: without_packed_weights(new)(*inputs)
         if problem.writes:
             calls |= ways_of_writing(torch.empty_like(new(*inputs)))
         times = take_turns(calls, trials, cuda_block(device))
-        kernel = kernel_of(problem, model, inputs)
+        kernel = kernel_of(problem, new, inputs)
     return Measurement(times, agreed, difference, error, torch_error, kernel, out_of_reach=out_of_reach)
 
 
@@ -186,6 +200,9 @@ def errors(problem: Problem, module: ModuleType, device: str, **options: Any) ->
         inputs = make_inputs(module, device, signed)
         for each in (model, new):
             _keep_everything(each)
+        if problem.level == 2:
+            # It leaves weights as they are, and what follows has them packed.
+            new(*inputs)
         results = new(*inputs), model(*inputs)
         del new
         squares = [0.0, 0.0]
@@ -262,6 +279,14 @@ def cuda_block(device: str) -> Callable[[Callable[[], object], int], list[float]
     return block
 
 
+def without_packed_weights(model: torch.nn.Module) -> torch.nn.Module:
+    """The model as it is at its first call: then it packs no weight to be kept."""
+    for part in model.modules():
+        if isinstance(part, tilewright.nn.Linear):
+            part.unpack()
+    return model
+
+
 def ways_of_writing(tensor: torch.Tensor) -> dict[str, Callable[[], object]]:
     """Ways to write as many bytes as a tensor has and nothing else."""
     doubles = tensor.flatten()[: tensor.numel() // 2 * 2].view(torch.float64)
@@ -280,8 +305,9 @@ def kernel_of(problem: Problem, model: torch.nn.Module, inputs: Sequence[Any], *
         operands = problem.operands(*inputs)
     else:
         # The first matrix among the parameters is what the input is multiplied by.
-        weight = next(parameter for parameter in model.parameters() if parameter.ndim == 2)
-        operands = inputs[0], weight.detach().mT
+        weight = next(parameter for parameter in model.parameters() if parameter.ndim == 2).detach()
+        # Or the transposed input is what the matrix is multiplied by.
+        operands = (weight, inputs[0].mT) if getattr(model, "by_columns", False) else (inputs[0], weight.mT)
     text = tilewright.explain(*operands, part=problem.part, **options)
     found = re.search(r"^ *kernel +(\S+)", text, re.MULTILINE)
     return found[1] if found else "?"

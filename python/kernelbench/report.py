@@ -21,6 +21,7 @@ from measure import (
     ROUNDS,
     SEED,
     TOLERANCE,
+    UNPACKED,
     WARM_UPS,
     Measurement,
 )
@@ -105,6 +106,13 @@ def geometric_mean(outcomes: Sequence[Outcome], without_best: int = 0) -> float 
     return None if ratios is None else statistics.geometric_mean(ratios[: len(ratios) - without_best])
 
 
+def geometric_mean_unpacked(outcomes: Sequence[Outcome]) -> float | None:
+    """Of the speed-ups with weights that each call packs, if all problems there are were measured so."""
+    results = [outcome.result for outcome in outcomes if isinstance(outcome.result, Measurement)]
+    ratios = [ratio for result in results if (ratio := result.speed_up_unpacked) is not None]
+    return statistics.geometric_mean(ratios) if ratios and len(ratios) == len(level_of(outcomes).problems) else None
+
+
 def is_as_wanted(outcomes: Sequence[Outcome]) -> bool:
     """Whether every check of every problem is met, and the geometric mean of the speed-ups, if there is one."""
     mean = geometric_mean(outcomes)
@@ -113,7 +121,7 @@ def is_as_wanted(outcomes: Sequence[Outcome]) -> bool:
 
 
 HEADER = (
-    *("problem", "shape", "kernel", "torch ms", "compile ms", "ours ms", "spread", "to torch", "wanted", "to compile"),
+    *("problem", "shape", "kernel", "torch ms", "compile ms", "ours ms", "spread", "to torch", "wanted", "unpacked ms", "unpacked to torch", "to compile"),
     *("of writing", "agree", "difference", "error", "torch's", "bound"),
 )
 #: The columns with text, which begins at the left.
@@ -141,6 +149,8 @@ def summary(outcomes: Sequence[Outcome]) -> str:
         lines = [f"Geometric mean of the speed-ups over torch: {mean:.3f}, {is_met} {wanted}, goal {level.mean_goal}{goal}."]
         rest = geometric_mean(outcomes, BEST)
         lines.append(f"Without the {BEST} best: {rest:.3f}. The least: {ratios[0]:.3f}.")
+    if (unpacked := geometric_mean_unpacked(outcomes)) is not None:
+        lines.append(f"With weights that each call packs, the geometric mean is {unpacked:.3f}.")
     met = sum(all(outcome.checks.values()) for outcome in outcomes)
     lines += [f"{met} of {len(outcomes)} problems are as wanted.", ""]
     for outcome in outcomes:
@@ -170,12 +180,20 @@ torch's either; "difference" is the largest of two elements. The errors are rela
 to float64 in the Frobenius norm, of inputs uniform in [-1, 1]; the bound is the larger of torch's own error and of
 {ERROR_OF_FEW:g} for sums of less than {MANY_TERMS} terms, {ERROR_OF_MANY:g} for others. "of writing" is how much ours
 reaches of the speed of the fastest way found to write as many bytes. "to torch" and "to compile" are ratios of medians,
-above 1 where ours is faster.
+above 1 where ours is faster.{_of_weights(outcomes)}
 
 {table(outcomes)}
 
 {summary(outcomes)}
 """
+
+
+def _of_weights(outcomes: Sequence[Outcome]) -> str:
+    """How level 2's weights get to tensor cores."""
+    if level_of(outcomes).number != 2:
+        return ""
+    return """ The weights of a model stay the same, and are packed
+for tensor cores once, by the second of the calls to warm up (`tilewright.nn.Linear`); "unpacked" is ours with weights that each call packs."""
 
 
 def as_json(outcomes: Sequence[Outcome], environment: Environment) -> str:
@@ -194,6 +212,7 @@ def as_json(outcomes: Sequence[Outcome], environment: Environment) -> str:
         "level": level_of(outcomes).number,
         "geometric_mean": geometric_mean(outcomes),
         f"geometric_mean_without_the_{BEST}_best": geometric_mean(outcomes, BEST),
+        "geometric_mean_unpacked": geometric_mean_unpacked(outcomes),
         "least_speed_up": min(speed_ups(outcomes) or [], default=None),
         "wanted_geometric_mean": level_of(outcomes).wanted_mean,
         "as_wanted": is_as_wanted(outcomes),
@@ -223,6 +242,7 @@ def _row(outcome: Outcome) -> list[str]:
     if isinstance(result, Failure):
         return [problem.name, problem.shape, "FAILED", *[""] * (len(HEADER) - TEXT)]
     checks, share, over_compiled = outcome.checks, result.share_of_writing, result.speed_up_over_compiled
+    unpacked = result.speed_up_unpacked
     writing = "" if share is None else f"{share:.1%} {_verdict(checks['share of writing'])} {WANTED_SHARE_OF_WRITING:.0%}"
     agreed = f"{result.agreed} of {result.compared}"
     if result.out_of_reach:
@@ -237,6 +257,8 @@ def _row(outcome: Outcome) -> list[str]:
         f"{result.times[OURS].spread:.4f}",
         f"{result.speed_up:.3f}",
         f"{_verdict(checks['speed-up'])} {problem.wanted:.2f}",
+        "" if unpacked is None else _milliseconds(result.times[UNPACKED].median),
+        "" if unpacked is None else f"{unpacked:.3f}",
         "" if over_compiled is None else f"{over_compiled:.3f}",
         writing,
         agreed if checks["correct"] else f"NOT MET {agreed}",
@@ -282,6 +304,7 @@ def _entry(outcome: Outcome) -> dict[str, Any]:
         "times": times,
         "speed_up": result.speed_up,
         "speed_up_by_means": result.times[EAGER].mean / result.times[OURS].mean,
+        "speed_up_unpacked": result.speed_up_unpacked,
         "speed_up_over_compiled": result.speed_up_over_compiled,
         "share_of_writing": result.share_of_writing,
         "agreed": result.agreed,

@@ -39,6 +39,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=_file, metavar="FILE", help="where to write everything, with each trial")
     parser.add_argument("--markdown", type=_file, metavar="FILE", help="where to write the report")
     parser.add_argument("--skip-compile", action="store_true", help="leave out torch.compile, which takes a while")
+    parser.add_argument(
+        "--unpacked", action="store_true", help="also time level 2 with weights that each call packs, where they are packed once otherwise"
+    )
     parser.add_argument("--device", default="cuda", help="as torch calls it (default: %(default)s)")
     options = parser.parse_args(arguments)
     numbers = [problem.number for problem in LEVELS[options.level].problems]
@@ -75,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     outcomes: list[Outcome] = []
     for problem in chosen:
         print(f"{problem.name} ...", file=sys.stderr, flush=True)
-        outcomes.append(attempt(problem, options.trials, not options.skip_compile, options.device, options.source))
+        outcomes.append(attempt(problem, options.trials, not options.skip_compile, options.device, options.source, options.unpacked))
     print(report.table(outcomes))
     print()
     print(report.summary(outcomes))
@@ -86,12 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if report.is_as_wanted(outcomes) else 1
 
 
-def attempt(problem: Problem, trials: int, compiled: bool, device: str, kernelbench: Path | None) -> Outcome:
+def attempt(problem: Problem, trials: int, compiled: bool, device: str, kernelbench: Path | None, unpacked: bool = False) -> Outcome:
     """Measures a problem. An error is an outcome like any other: the problems behind it are measured all the same."""
     try:
         # What the problem before has used: some take many GB.
         measure.release()
-        return Outcome(problem, measure.measure(problem, trials, compiled, device, kernelbench))
+        return Outcome(problem, measure.measure(problem, trials, compiled, device, kernelbench, unpacked))
     except Exception as error:
         traceback.print_exc()
         text = str(error).strip() or "no message"

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use cuda_driver::{DriverVersion, KeptContext, keep_context};
 use tilewright::Sizes;
 use tilewright::plan::{Description, GemmPlan, Options, Placement, Workspace};
-use tilewright::{Activation, Device, DeviceMatrix, Epilogue};
+use tilewright::{Activation, Device, DeviceMatrix, Epilogue, Operand, PackedMatrix, Side};
 
 use crate::error::{Failure, Kind};
+use crate::packed::PackedMemory;
 use crate::shape::{MOST_OPERANDS, Products, Strides};
 
 /// Where memory is, and kernels run.
@@ -180,17 +181,18 @@ impl Planned {
         workspace: Option<usize>,
     ) -> Result<(), Failure> {
         // SAFETY: the caller's promise.
-        unsafe { self.run_with(device, addresses, &Finish { alpha, ..Finish::NONE }, beta, workspace) }
+        unsafe { self.run_with(device, addresses, [None; 2], &Finish { alpha, ..Finish::NONE }, beta, workspace) }
     }
 
-    /// The same, and the steps behind it, if the products were made to have some.
+    /// The same, and the steps behind it, if the products were made to have some. Of a and b that were packed before, `packed` says where.
     ///
     /// # Safety
-    /// As for [`Planned::run`], also for what steps read.
+    /// As for [`Planned::run`], also for what steps read and for what is packed, which has the numbers of a and b.
     unsafe fn run_with(
         &self,
         device: &Device,
         addresses: [usize; 3],
+        packed: [Option<PackedMemory>; 2],
         finish: &Finish,
         beta: f32,
         workspace: Option<usize>,
@@ -220,6 +222,12 @@ impl Planned {
                 matrices(addresses[operand], offsets[operand], [rows, cols, count], strides)
             };
             let (a, b, mut c) = (matrix(0, m, k, a)?, matrix(1, k, n, b)?, matrix(2, m, n, c)?);
+            let held = |place: usize, side, matrix| match (self.products.packed[place], packed[place]) {
+                // SAFETY: the caller's promise.
+                (Some(precision), Some(memory)) => unsafe { memory.with(device, precision, side, matrix) }.map(Held::Packed),
+                _ => Ok(Held::Plain(matrix)),
+            };
+            let (a, b) = (held(0, Side::Left, a)?, held(1, Side::Right, b)?);
             let operand = |(place, &address): (usize, &usize)| {
                 let strides: Strides = operands[place];
                 // What it has once, it has for all.
@@ -230,9 +238,24 @@ impl Planned {
             let read = finish.addresses.iter().take(MOST_OPERANDS).enumerate().map(operand);
             let read = read.collect::<Result<Vec<_>, tilewright::Error>>()?;
             let epilogue = finish.epilogue(&read);
-            plan.run_with(device, &epilogue, finish.alpha, &a, &b, beta, &mut c, &mut workspace)?;
+            plan.run_with(device, &epilogue, finish.alpha, a.operand(), b.operand(), beta, &mut c, &mut workspace)?;
         }
         Ok(())
+    }
+}
+
+/// An operand, as it is or packed before.
+enum Held {
+    Plain(DeviceMatrix),
+    Packed(PackedMatrix),
+}
+
+impl Held {
+    fn operand(&self) -> Operand<'_> {
+        match self {
+            Self::Plain(matrix) => matrix.into(),
+            Self::Packed(packed) => packed.into(),
+        }
     }
 }
 
@@ -264,6 +287,11 @@ impl Job {
         Ok(Self { place, device, addresses, planned })
     }
 
+    /// Whether a and b are read as they were packed before, by all plans.
+    pub(crate) fn reads_packed(&self) -> [bool; 2] {
+        [0, 1].map(|operand| self.planned.plans.iter().all(|plan| plan.reads_packed()[operand]))
+    }
+
     /// The memory that [`Job::run`] needs besides the tensors.
     pub(crate) fn workspace_bytes(&self) -> usize {
         self.planned.workspace_bytes()
@@ -286,13 +314,18 @@ impl Job {
         shown.collect::<Vec<_>>().join("\n")
     }
 
-    /// As [`Planned::run`], with the steps behind the product.
+    /// As [`Planned::run`], with the steps behind the product, and with what was packed before.
     ///
     /// # Safety
-    /// As for [`Planned::run`], also for what steps read.
-    pub(crate) unsafe fn run(&self, finish: &Finish, workspace: Option<usize>) -> Result<(), Failure> {
+    /// As for [`Planned::run`], also for what steps read and for what is packed, which has the numbers of a and b.
+    pub(crate) unsafe fn run(
+        &self,
+        packed: [Option<PackedMemory>; 2],
+        finish: &Finish,
+        workspace: Option<usize>,
+    ) -> Result<(), Failure> {
         // SAFETY: the caller's promise.
-        unsafe { self.planned.run_with(&self.device, self.addresses, finish, 0.0, workspace) }
+        unsafe { self.planned.run_with(&self.device, self.addresses, packed, finish, 0.0, workspace) }
     }
 
     /// Waits until what was queued has finished.
@@ -346,12 +379,13 @@ fn description(
         let Strides { rows, cols, batch } = strides;
         Placement { row_stride: rows, col_stride: cols, batch_stride: batch, alignment }
     };
-    let Products { m, n, k, count, a, b, c, part, has_steps, .. } = *products;
+    let Products { m, n, k, count, a, b, c, part, has_steps, packed, .. } = *products;
     let (a, b, c) = (placement(0, a), placement(1, b), placement(2, c));
     Ok(Description::new(Sizes { m, n, k }, count, a, b, c)?
         .with_factors(1.0, f32::from(u8::from(adds)))
         .with_part(part)
-        .with_epilogue(has_steps))
+        .with_epilogue(has_steps)
+        .with_packed(packed))
 }
 
 /// The plan for a product, with its kernels loaded.

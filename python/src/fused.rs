@@ -8,6 +8,7 @@
 //! ```
 
 use pyo3::prelude::*;
+use pyo3::types::IntoPyDict;
 use tilewright::Activation;
 
 use crate::engine::Step;
@@ -17,7 +18,8 @@ use crate::product::{Given, Options, Request, compute, compute_tensors};
 /// What the caller may call a tensor that a step reads.
 const NAMES: [&str; 5] = ["bias", "input", "residual", "operand_of_add", "operand_of_mul"];
 
-/// `alpha·a·b` and then the steps, of operands of any kind: see `tilewright.linear`.
+/// `alpha·a·b` and then the steps, of operands of any kind: see `tilewright.linear`. `packed_a` and `packed_b` are what [`crate::packed::pack`] has made of a
+/// and of b, for this precision.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "those of `linear`, in the order in which Python gives them")]
 pub(crate) fn fused<'py>(
@@ -32,11 +34,14 @@ pub(crate) fn fused<'py>(
     precision: &str,
     on_cpu: &str,
     invariant: bool,
+    packed_a: Option<&Bound<'py, PyAny>>,
+    packed_b: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let request = request(function, operands.len(), alpha, (steps, &numbers), precision, on_cpu, invariant)?;
-    compute(Given { a, b, operands: &operands, out }, &request, |torch| {
+    compute(Given { a, b, operands: &operands, out, packed: [packed_a, packed_b] }, &request, |torch| {
+        let options = [("packed_a", packed_a), ("packed_b", packed_b)].into_py_dict(a.py())?;
         let arguments = (function, a, b, &operands, out, alpha, steps, &numbers, precision, on_cpu, invariant);
-        torch.dispatch_fused.bind(a.py()).call1(arguments)
+        torch.dispatch_fused.bind(a.py()).call(arguments, Some(&options))
     })
 }
 
@@ -55,9 +60,11 @@ pub(crate) fn fused_tensors<'py>(
     precision: &str,
     on_cpu: &str,
     invariant: bool,
+    packed_a: Option<&Bound<'py, PyAny>>,
+    packed_b: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let request = request(function, operands.len(), alpha, (steps, &numbers), precision, on_cpu, invariant)?;
-    compute_tensors(Given { a, b, operands: &operands, out }, &request)
+    compute_tensors(Given { a, b, operands: &operands, out, packed: [packed_a, packed_b] }, &request)
 }
 
 fn request(

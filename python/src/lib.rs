@@ -15,6 +15,7 @@ mod engine;
 mod error;
 mod fused;
 mod grouped;
+mod packed;
 mod process;
 mod product;
 mod scaling;
@@ -36,6 +37,8 @@ mod _native {
     use crate::fused::{fused, fused_tensors};
     #[pymodule_export]
     use crate::grouped::grouped;
+    #[pymodule_export]
+    use crate::packed::{pack, reads_packed};
     #[pymodule_export]
     use crate::product::{check_is_apart, explain, multiply, multiply_tensors, precisions};
     #[pymodule_export]

@@ -8,6 +8,7 @@ use tilewright::{Precision, Wanted};
 use crate::array::Array;
 use crate::engine::{Finish, Job, Place, Step, Stream};
 use crate::error::{Failure, argument};
+use crate::packed::PackedMemory;
 use crate::process::prepare;
 use crate::shape::{MOST_OPERANDS, Products, Rule, View, tuple};
 use crate::tensor::{self, Tensor, common_place};
@@ -56,8 +57,8 @@ impl OnCpu {
 pub(crate) struct Options {
     rule: Rule,
     /// The precision, or how accurate it has to be.
-    wanted: Wanted,
-    on_cpu: OnCpu,
+    pub(crate) wanted: Wanted,
+    pub(crate) on_cpu: OnCpu,
     /// What is wanted of each matrix of the result.
     part: Triangle,
     /// Whether rows have bits that do not depend on other rows.
@@ -99,7 +100,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// A product and nothing else.
-    fn bare(options: Options) -> Self {
+    pub(crate) fn bare(options: Options) -> Self {
         Self { options, alpha: 1.0, steps: Vec::new(), names: Vec::new() }
     }
 
@@ -130,9 +131,16 @@ pub(crate) struct Given<'a, 'py> {
     /// What the steps behind the product read.
     pub(crate) operands: &'a [Bound<'py, PyAny>],
     pub(crate) out: Option<&'a Bound<'py, PyAny>>,
+    /// What a and b were packed into before, if they were.
+    pub(crate) packed: [Option<&'a Bound<'py, PyAny>>; 2],
 }
 
 impl<'a, 'py> Given<'a, 'py> {
+    /// Operands and nothing else.
+    pub(crate) fn two(a: &'a Bound<'py, PyAny>, b: &'a Bound<'py, PyAny>, out: Option<&'a Bound<'py, PyAny>>) -> Self {
+        Self { a, b, operands: &[], out, packed: [None; 2] }
+    }
+
     /// All that there are, with what the caller calls them.
     pub(crate) fn named(self, request: &Request) -> Vec<Named<'a, 'py>> {
         let [a, b] = request.options.rule.operands();
@@ -141,7 +149,7 @@ impl<'a, 'py> Given<'a, 'py> {
     }
 
     /// Reads all that there are; none, if one of them cannot be read.
-    fn read(
+    pub(crate) fn read(
         self,
         request: &Request,
         read: impl Fn(&'static str, &'a Bound<'py, PyAny>) -> Result<Option<Tensor>, Failure>,
@@ -152,12 +160,16 @@ impl<'a, 'py> Given<'a, 'py> {
             tensors.push(tensor);
         }
         let out = self.out.and_then(|_| tensors.pop());
-        Operands::new(request, tensors, out).map(Some)
+        let mut operands = Operands::new(request, tensors, out)?;
+        for (packed, tensor) in operands.packed.iter_mut().zip(self.packed) {
+            *packed = tensor.map(|tensor| PackedMemory::read(tensor, operands.place)).transpose()?;
+        }
+        Ok(Some(operands))
     }
 }
 
 /// The same as tensors in memory.
-struct Operands {
+pub(crate) struct Operands {
     /// a and b, and then what the steps read.
     read: Vec<Tensor>,
     out: Option<Tensor>,
@@ -165,7 +177,8 @@ struct Operands {
     shape: Vec<usize>,
     /// The strides of what the steps read, as if it had that shape.
     strides: Vec<Vec<usize>>,
-    place: Place,
+    pub(crate) place: Place,
+    packed: [Option<PackedMemory>; 2],
 }
 
 impl Operands {
@@ -196,14 +209,14 @@ impl Operands {
         if let Some(out) = &out {
             out.check_is_result(&shape, &read.iter().collect::<Vec<_>>())?;
         }
-        Ok(Self { read, out, shape, strides, place })
+        Ok(Self { read, out, shape, strides, place, packed: [None; 2] })
     }
 
     /// Plans what was asked for, with the result in `c`.
     ///
     /// # Safety
     /// As for [`Job::new`].
-    unsafe fn job(&self, stream: Stream, request: &Request, c: &Tensor) -> Result<Job, Failure> {
+    pub(crate) unsafe fn job(&self, stream: Stream, request: &Request, c: &Tensor) -> Result<Job, Failure> {
         let Request { options, alpha, steps, .. } = request;
         let (a, b) = (&self.read[0], &self.read[1]);
         let right = if options.rule.transposes() { b.view.clone().transposed() } else { b.view.clone() };
@@ -213,9 +226,33 @@ impl Operands {
             products = products.without_terms();
         }
         products.has_steps = Finish::has_effect(steps);
+        products.packed = self.packed_for(options, &products);
         let plan = plan::Options { invariant: options.invariant, ..options.wanted.into() };
         // SAFETY: the caller's promise.
         unsafe { Job::new(self.place, stream, &plan, products, [a.address, b.address, c.address]) }
+    }
+
+    /// The shape of the result.
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The same, as if b had been packed before: to be planned, and not to be run.
+    pub(crate) fn as_if_packed(self) -> Self {
+        Self { packed: [None, Some(PackedMemory::NOWHERE)], ..self }
+    }
+
+    /// The precision that a and b were packed for, of those that are multiplied as the matrices that they are: in a batch, or without terms, they
+    /// are not.
+    fn packed_for(&self, options: &Options, products: &Products) -> [Option<Precision>; 2] {
+        let Wanted::Precision(precision) = options.wanted else { return [None; 2] };
+        let Products { m, n, k, count, .. } = *products;
+        let lines = [m, n];
+        let is_whole = |operand: usize| {
+            let elements = self.read[operand].view.shape.iter().product::<usize>();
+            k > 0 && count == 1 && products.is_single() && Some(elements) == lines[operand].checked_mul(k)
+        };
+        [0, 1].map(|operand| (self.packed[operand].is_some() && is_whole(operand)).then_some(precision))
     }
 
     /// What is done behind the product.
@@ -241,7 +278,7 @@ pub(crate) fn multiply<'py>(
     invariant: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let request = Request::bare(Options::parse(rule, precision, on_cpu, part, invariant)?);
-    compute(Given { a, b, operands: &[], out }, &request, |torch| {
+    compute(Given::two(a, b, out), &request, |torch| {
         torch.dispatch(a, b, out, [("precision", precision), ("on_cpu", on_cpu), ("part", part)], invariant)
     })
 }
@@ -281,7 +318,7 @@ pub(crate) fn multiply_tensors<'py>(
     invariant: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = Options::parse(Rule::Matmul.name(), precision, on_cpu, part, invariant)?;
-    compute_tensors(Given { a, b, operands: &[], out }, &Request::bare(options))
+    compute_tensors(Given::two(a, b, out), &Request::bare(options))
 }
 
 /// Computes what is asked for with torch tensors as they are in memory.
@@ -309,7 +346,7 @@ pub(crate) fn explain<'py>(
     invariant: bool,
 ) -> PyResult<String> {
     let request = Request::bare(Options::parse(rule, precision, on_cpu, part, invariant)?);
-    let given = Given { a, b, operands: &[], out: None };
+    let given = Given::two(a, b, None);
     let named = given.named(&request);
     let operands = match Torch::of(a.py(), &named)? {
         Some(torch) => {
@@ -331,7 +368,7 @@ pub(crate) fn explain<'py>(
     Ok(job.explanation())
 }
 
-fn contiguous(shape: Vec<usize>) -> Result<View, Failure> {
+pub(crate) fn contiguous(shape: Vec<usize>) -> Result<View, Failure> {
     let message = format!("the product, of shape {shape:?}, has more elements than can be counted");
     View::contiguous(shape).ok_or_else(|| argument(message))
 }
@@ -381,7 +418,7 @@ fn compute_in_memory<'py>(
     // the current stream, which is the one used here; whatever is in them is a float32. An operand made for another stream is
     // the caller's to record there, as for every operator of torch. That nobody writes to operands, or reads the result, out
     // of the stream's order, too.
-    let run = || unsafe { job.run(&finish, address) };
+    let run = || unsafe { job.run(operands.packed, &finish, address) };
     place.compute(py, run)?;
     if let Some(out) = given.out {
         torch.has_changed(out)?;
@@ -417,7 +454,7 @@ fn compute_arrays<'py>(given: Given<'_, 'py>, request: &Request) -> Result<Bound
         // finished before this returns, also after an error: on other streams, which a library may use, nothing would wait
         // for it. That no other thread writes to operands meanwhile is the caller's matter, as for every function of
         // these libraries.
-        let queued = unsafe { job.run(&finish, None) };
+        let queued = unsafe { job.run([None; 2], &finish, None) };
         let finished = job.wait();
         queued.and(finished)
     };

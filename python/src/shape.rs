@@ -15,6 +15,7 @@
 
 use std::cmp::Reverse;
 
+use tilewright::Precision;
 use tilewright::operand::elements_overlap;
 use tilewright::plan::Triangle;
 
@@ -76,6 +77,8 @@ pub(crate) struct Products {
     pub(crate) has_steps: bool,
     /// What is wanted of each C.
     pub(crate) part: Triangle,
+    /// The precision that A, and that B, has been packed for before, if it has.
+    pub(crate) packed: [Option<Precision>; 2],
     /// What is left of the batch.
     repeats: Vec<Axis>,
 }
@@ -345,6 +348,7 @@ impl Products {
             operands: std::array::from_fn(|operand| at(2 + operand)),
             has_steps: false,
             part,
+            packed: [None; 2],
             repeats: axes,
         }
     }
@@ -353,6 +357,11 @@ impl Products {
     pub(crate) fn without_terms(self) -> Self {
         let nowhere = Strides { rows: 0, cols: 0, batch: 0 };
         Self { k: 0, a: nowhere, b: nowhere, ..self }
+    }
+
+    /// Whether one plan computes all, once.
+    pub(crate) fn is_single(&self) -> bool {
+        self.repeats.is_empty()
     }
 
     /// Where a, b and c begin each time that the batch is computed, in elements.

@@ -86,6 +86,26 @@ def test_what_is_not_as_wanted_is_shown(number: int, change: dict[str, Any], che
     assert entry["checks"][check] is False
 
 
+def test_weights_that_each_call_packs_have_their_columns() -> None:
+    def outcome(problem: Problem, unpacked: float) -> Outcome:
+        result = measured(problem, 3.0)
+        return Outcome(problem, replace(result, times=result.times | {measure.UNPACKED: Times([unpacked])}))
+
+    outcomes = [outcome(problem, 2.4 if place % 2 else 2.5) for place, problem in enumerate(LEVEL_2)]
+    row = row_of(report.table(outcomes), LEVEL_2[1])
+    assert " 2.4000 " in row and " 2.500 " in row
+    mean = report.geometric_mean_unpacked(outcomes)
+    assert mean is not None and 2.4 < mean < 2.5
+    assert f"each call packs, the geometric mean is {mean:.3f}." in report.summary(outcomes)
+    document = json.loads(report.as_json(outcomes, ENVIRONMENT))
+    assert document["geometric_mean_unpacked"] == mean and document["problems"][1]["speed_up_unpacked"] == 2.5
+    assert "tilewright.nn.Linear" in report.markdown(outcomes, ENVIRONMENT)
+    # Not of some of them, and nothing is said of what was not measured.
+    assert report.geometric_mean_unpacked(outcomes[:-1]) is None
+    plain = [Outcome(problem, measured(problem, 3.0)) for problem in LEVEL_2]
+    assert "each call packs" not in report.summary(plain) and report.geometric_mean_unpacked(plain) is None
+
+
 def test_an_error_as_large_as_that_of_torch_is_fine() -> None:
     result = replace(measured(BY_NUMBER[1]), error=9e-7, torch_error=1e-6)
     outcome = Outcome(BY_NUMBER[1], result)
@@ -170,14 +190,14 @@ def test_the_runner_measures_what_is_chosen_and_writes_it(
 ) -> None:
     asked: list[Any] = []
 
-    def fake(problem: Problem, trials: int, compiled: bool, device: str, kernelbench: Path | None) -> Measurement:
-        asked.append((problem.number, trials, compiled, device))
+    def fake(problem: Problem, trials: int, compiled: bool, device: str, kernelbench: Path | None, unpacked: bool) -> Measurement:
+        asked.append((problem.number, trials, compiled, device, unpacked))
         return measured(problem)
 
     monkeypatch.setattr(measure, "measure", fake)
     files = tmp_path / "a.json", tmp_path / "a.md"
     assert run.main(["--json", str(files[0]), "--markdown", str(files[1])]) == 0
-    assert asked == [(number, 100, True, "cuda") for number in range(1, 19)]
+    assert asked == [(number, 100, True, "cuda", False) for number in range(1, 19)]
     printed = capsys.readouterr().out
     text = files[1].read_text(encoding="utf-8")
     assert report.table(as_wanted()) in printed and report.table(as_wanted()) in text
@@ -185,9 +205,9 @@ def test_the_runner_measures_what_is_chosen_and_writes_it(
     assert json.loads(files[0].read_text(encoding="utf-8"))["as_wanted"] is True
 
     asked.clear()
-    options = ["--problem", "5", "--problem", "3", "--trials", "7", "--skip-compile", "--device", "cuda:1"]
+    options = ["--problem", "5", "--problem", "3", "--trials", "7", "--skip-compile", "--unpacked", "--device", "cuda:1"]
     assert run.main(options) == 0
-    assert asked == [(3, 7, False, "cuda:1"), (5, 7, False, "cuda:1")]
+    assert asked == [(3, 7, False, "cuda:1", True), (5, 7, False, "cuda:1", True)]
 
 
 def test_a_problem_that_fails_does_not_keep_others_from_being_measured(

@@ -25,6 +25,7 @@ def test_the_wheel_has_everything_and_nothing_else() -> None:
         "tilewright/_linear.py",
         "tilewright/_native.abi3.so",
         "tilewright/_native.pyi",
+        "tilewright/_packed.py",
         "tilewright/_scale.py",
         "tilewright/_sharding.py",
         "tilewright/_stats.py",
@@ -32,6 +33,7 @@ def test_the_wheel_has_everything_and_nothing_else() -> None:
         "tilewright/_switch.py",
         "tilewright/_torch.py",
         "tilewright/_types.py",
+        "tilewright/nn.py",
         "tilewright/py.typed",
     }
     metadata = f"tilewright-{tilewright.__version__}.dist-info/"
@@ -91,6 +93,20 @@ def test_the_wheel_is_for_every_python_that_has_the_stable_interface() -> None:
 def test_torch_is_not_imported_unless_it_is_in_use() -> None:
     program = "import sys, tilewright; assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_imports_torch_is_there_when_it_is_asked_for() -> None:
+    program = """
+import sys, tilewright
+assert "tilewright.nn" not in sys.modules and not hasattr(tilewright, "nothing")
+try:
+    tilewright.PackedMatrix([[1.0]])
+except tilewright.OperandTypeError:
+    pass
+if __import__("importlib").util.find_spec("torch"):
+    assert tilewright.nn.Linear.__module__ == "tilewright.nn" and tilewright.convert is tilewright.nn.convert
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", "import importlib.util\n" + program], check=True)
 
 
 def test_exceptions_are_also_those_of_python() -> None:

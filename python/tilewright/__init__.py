@@ -14,7 +14,7 @@ layouts like any other.
 numbers.
 
 `linear`, `addmm` and `baddbmm` are torch's functions of these names, with an activation and a residual behind them, done before the
-result is stored.
+result is stored. A weight that stays the same can be packed once for them: `PackedMatrix`, and `nn.Linear`, which `convert` puts into models.
 
 For torch, the operators are `torch.ops.tilewright.matmul`, `fused_matmul` and `scale`: differentiable, and known to `torch.compile`.
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 try:
     import tilewright._native  # pyright: ignore[reportUnusedImport]
@@ -43,8 +43,13 @@ from tilewright._native import Array, __version__, multiply
 from tilewright._native import explain as _explain
 from tilewright._native import grouped as _grouped
 from tilewright._native import scale as _scale_directly
+from tilewright._packed import PackedMatrix
 from tilewright._stats import Stats, TakenProduct, reset_stats, stats
 from tilewright._types import Activation, OnCpu, Operand, Out, Part, Precision, Tensor
+
+if TYPE_CHECKING:
+    from tilewright import nn
+    from tilewright.nn import convert, revert
 
 __all__ = [
     "Activation",
@@ -55,6 +60,7 @@ __all__ = [
     "OnCpu",
     "OperandTypeError",
     "OutOfMemoryError",
+    "PackedMatrix",
     "Part",
     "Precision",
     "Stats",
@@ -63,6 +69,7 @@ __all__ = [
     "addmm",
     "baddbmm",
     "bmm",
+    "convert",
     "disable",
     "enable",
     "enabled",
@@ -71,7 +78,9 @@ __all__ = [
     "linear",
     "matmul",
     "matvec",
+    "nn",
     "reset_stats",
+    "revert",
     "scale",
     "stats",
 ]
@@ -420,6 +429,16 @@ def enabled(precision: Precision = "fp32", *, only_faster: bool = True) -> Abstr
     from tilewright import _switch
 
     return _switch.enabled(precision, only_faster=only_faster)
+
+
+def __getattr__(name: str) -> Any:
+    # These import torch.
+    if name in ("nn", "convert", "revert"):
+        import importlib
+
+        nn = importlib.import_module("tilewright.nn")
+        return nn if name == "nn" else getattr(nn, name)
+    raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
 
 
 def _traced(rule: str, a: Any, b: Any, out: Any, precision: str, on_cpu: str, part: str, invariant: bool) -> Any:

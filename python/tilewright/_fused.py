@@ -20,10 +20,10 @@ from tilewright._errors import ArgumentError, OperandTypeError
 from tilewright._sharding import register_with_dtensor
 from tilewright._torch import check_out, differentiate, multiply, refuse_derivative, refuse_tangents, write_to
 
-__all__ = ["dispatch", "traced"]
+__all__ = ["apply", "dispatch", "traced"]
 
 _library = torch.library.Library("tilewright", "FRAGMENT")
-_OPTIONS = 'float alpha=1.0, str steps="", float[] numbers=[], str precision="fp32", str on_cpu="refuse", bool invariant=False'
+_OPTIONS = 'float alpha=1.0, str steps="", float[] numbers=[], str precision="fp32", str on_cpu="refuse", bool invariant=False, Tensor? packed_a=None, Tensor? packed_b=None'
 _ARGUMENTS = f"str function, Tensor a, Tensor b, Tensor[] operands, *, {_OPTIONS}"
 _library.define(f"fused_matmul({_ARGUMENTS}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 # It returns nothing: torch.compile takes no operators of ours that return what they were given.
@@ -42,13 +42,15 @@ def dispatch(
     precision: str,
     on_cpu: str,
     invariant: bool,
+    packed_a: torch.Tensor | None = None,
+    packed_b: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Calls the operator, so that torch does everything that it does before a kernel."""
     if out is None and (forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()):  # pyright: ignore[reportPrivateUsage]
         # An operator cannot say what it is to these; the product can, and so can all operators of torch.
         product = multiply(a, _right(function, b), part="all", precision=precision, on_cpu=on_cpu, invariant=invariant)
-        return _apply(product if alpha == 1 else product * alpha, _split(steps), numbers, operands)
-    return traced(function, a, b, operands, out, alpha, steps, numbers, precision, on_cpu, invariant)
+        return apply(product if alpha == 1 else product * alpha, _split(steps), numbers, operands)
+    return traced(function, a, b, operands, out, alpha, steps, numbers, precision, on_cpu, invariant, packed_a, packed_b)
 
 
 def traced(
@@ -63,10 +65,17 @@ def traced(
     precision: str,
     on_cpu: str,
     invariant: bool,
+    packed_a: torch.Tensor | None = None,
+    packed_b: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """As `dispatch`, for a compiler that looks at the call."""
     options: dict[str, Any] = {"precision": precision, "on_cpu": on_cpu, "invariant": invariant}
     behind: dict[str, Any] = {"alpha": alpha, "steps": steps, "numbers": numbers}
+    # What is packed once is no operand that a derivative could be wanted of: it has the numbers of one that is there, too.
+    if packed_a is not None:
+        options["packed_a"] = packed_a
+    if packed_b is not None:
+        options["packed_b"] = packed_b
     if out is not None:
         torch.ops.tilewright.fused_matmul.out(function, a, b, operands, out=out, **behind, **options)
         return out
@@ -124,6 +133,7 @@ def _on_cpu_out(
 def _with_defaults(options: dict[str, Any]) -> dict[str, Any]:
     """The operator's options: torch leaves out those that are what they are by default."""
     defaults: dict[str, Any] = {"alpha": 1.0, "steps": "", "numbers": [], "precision": "fp32", "on_cpu": "refuse", "invariant": False}
+    defaults |= {"packed_a": None, "packed_b": None}
     return defaults | options
 
 
@@ -187,7 +197,7 @@ def _differentiable(
     sums = int(bool(steps) and steps[0].startswith("add "))
     read = operands[0] if sums else None
     product = _Affine.apply(a, b, read, function, options | {"steps": ";".join(steps[:sums]), "numbers": numbers[:sums]})
-    return _apply(product, steps[sums:], numbers[sums:], operands[sums:])
+    return apply(product, steps[sums:], numbers[sums:], operands[sums:])
 
 
 def _refuse_derivative(
@@ -263,7 +273,7 @@ def _split(steps: str) -> list[str]:
     return [step for step in steps.split(";") if step]
 
 
-def _apply(
+def apply(
     values: torch.Tensor, steps: Sequence[str], numbers: Sequence[float], operands: Sequence[torch.Tensor]
 ) -> torch.Tensor:
     """The steps by torch's own operators."""

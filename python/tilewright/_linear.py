@@ -6,6 +6,7 @@ from typing import Any, overload
 
 from tilewright._calls import asked, is_compiling
 from tilewright._native import Array, fused
+from tilewright._packed import PackedMatrix
 from tilewright._steps import Steps, number
 from tilewright._types import Activation, OnCpu, Operand, Out, Precision, Tensor
 
@@ -15,7 +16,7 @@ __all__ = ["addmm", "baddbmm", "linear"]
 @overload
 def linear(
     x: Tensor,
-    w: Tensor,
+    w: Tensor | PackedMatrix,
     bias: Tensor | None = None,
     activation: Activation | None = None,
     residual: Tensor | None = None,
@@ -87,7 +88,7 @@ def linear(
     Args:
         x: Vectors of as many elements as `w` has columns, in batches of any number of extents.
         w: A matrix with a row for each element of a vector of the result, as torch's `Linear.weight`; or one such row, without
-            which the result has an extent less.
+            which the result has an extent less; or a `PackedMatrix`, which is packed once for many products.
         bias: What is added to the product: a tensor that can be broadcast to the result, such as a vector of an element for each
             row of `w`.
         activation: A step, or a list of them. A step is a name, or a tuple of a name and its numbers, as functions of torch have them:
@@ -121,7 +122,7 @@ def linear(
 @overload
 def addmm(
     input: Tensor,
-    mat1: Tensor,
+    mat1: Tensor | PackedMatrix,
     mat2: Tensor,
     *,
     beta: float = 1.0,
@@ -188,6 +189,7 @@ def addmm(
     """`activation(beta · input + alpha · mat1·mat2) + residual`: `torch.addmm`, and what often follows it.
 
     `input` is not read if `beta` is zero, neither matrix if `alpha` is zero. It may be of any shape that can be broadcast to the product's.
+    `mat1` may be a `PackedMatrix`.
     All other arguments, result and exceptions are those of `linear`. `out` may not be `input` itself.
     """
     options = (out, precision, tolerance, guarantee, invariant, on_cpu)
@@ -293,7 +295,12 @@ def _call(
     if residual is not None:
         steps.add("residual", residual)
     alpha = number(function, "scale" if function == "linear" else "alpha", alpha)
-    arguments = (function, a, b, steps.operands, out, alpha, steps.text, steps.numbers, precision, on_cpu, invariant)
+    packed_a = packed_b = None
+    if type(b) is PackedMatrix and function == "linear":
+        b, packed_b = b.operand(precision)
+    elif type(a) is PackedMatrix and function == "addmm":
+        a, packed_a = a.operand(precision)
+    arguments = (function, a, b, steps.operands, out, alpha, steps.text, steps.numbers, precision, on_cpu, invariant, packed_a, packed_b)
     if is_compiling():
         from tilewright import _fused
 

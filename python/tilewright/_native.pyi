@@ -46,6 +46,8 @@ def fused(
     precision: str,
     on_cpu: str,
     invariant: bool,
+    packed_a: object | None,
+    packed_b: object | None,
 ) -> Any: ...
 def fused_tensors(
     function: str,
@@ -59,7 +61,11 @@ def fused_tensors(
     precision: str,
     on_cpu: str,
     invariant: bool,
+    packed_a: object | None,
+    packed_b: object | None,
 ) -> Any: ...
+def pack(w: object, memory: object | None, precision: str, on_cpu: str) -> Any: ...
+def reads_packed(x: object, w: object, precision: str, on_cpu: str) -> bool: ...
 def scale(
     matrix: object, by: float, rows: object | None, columns: object | None, out: object | None, on_cpu: str
 ) -> Any: ...

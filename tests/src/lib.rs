@@ -18,6 +18,7 @@ pub mod grouped;
 pub mod invariance;
 mod kernel;
 mod operand;
+pub mod packed_once;
 mod planned;
 mod problem;
 mod program;

@@ -211,7 +211,7 @@ impl<'a> Planned<'a> {
         let mut around = vec![SENTINEL; GUARD + len + GUARD];
         let mut workspace = Workspace::within(device.upload(&around)?, GUARD..GUARD + len);
         let Problem { alpha, beta, .. } = batch.problems[0];
-        plan.run(device, alpha, a, b, beta, c, &mut workspace)?;
+        plan.run(device, alpha, &*a, &*b, beta, c, &mut workspace)?;
         workspace.buffer().ok_or("the workspace has lost its memory")?.copy_to(&mut around)?;
         check_around_parts(&around, &plan.workspace_parts())?;
 

@@ -138,6 +138,12 @@ fn main() {
             Ok((0..4).try_for_each(|seed| invariance::check(device, &gpu, precision, sizes, seed).map(|_| ()))?)
         }));
     }
+    for name in tests::packed_once::KERNELS {
+        trials.push(trial(format!("packed_once::{name}"), move |device| {
+            tests::packed_once::check(device, &DeviceFacts::of(device), kernels::find(name)?, 24)?;
+            Ok(Completion::Completed)
+        }));
+    }
     for name in tests::epilogue::KERNELS {
         trials.push(trial(format!("epilogue::{name}"), move |device| same_epilogues_as_on_the_cpu(device, name)));
     }

@@ -6,7 +6,7 @@ use gpu_kernels::{MatrixBatch, MatrixBatchMut, Triangle};
 use serde::{Deserialize, Serialize};
 
 use crate::placement::Placement;
-use crate::{DeviceMatrix, Error, Sizes};
+use crate::{DeviceMatrix, Error, Operand, Precision, Side, Sizes};
 
 /// The products of a batch, `C = α·A·B + β·C` each, as far as a plan depends on them: everything but the numbers.
 ///
@@ -37,6 +37,9 @@ pub struct Description {
     /// Whether something is done to results before they are stored: an [`Epilogue`](crate::Epilogue).
     #[serde(default)]
     pub has_epilogue: bool,
+    /// The precision that A, and that B, has been packed for before, if it has: [`PackedMatrix`](crate::PackedMatrix).
+    #[serde(default)]
+    pub packed: [Option<Precision>; 2],
 }
 
 /// How parts are written to files.
@@ -83,8 +86,8 @@ impl Description {
             placement.check(matrix, rows, cols, batch).map(|()| placement)
         };
         let (a, b, c) = (placed("A", a, m, k)?, placed("B", b, k, n)?, placed("C", c, m, n)?);
-        let part = Triangle::All;
-        Ok(Self { m, n, k, batch, a, b, c, alpha_is_zero: false, beta_is_zero: false, part, has_epilogue: false })
+        let (alpha_is_zero, beta_is_zero, part, has_epilogue, packed) = (false, false, Triangle::All, false, [None; 2]);
+        Ok(Self { m, n, k, batch, a, b, c, alpha_is_zero, beta_is_zero, part, has_epilogue, packed })
     }
 
     /// The same with these factors.
@@ -112,18 +115,44 @@ impl Description {
         Self { has_epilogue, ..self }
     }
 
+    /// The same, with A and B that have been packed for a precision, or have not.
+    ///
+    /// ```
+    /// use tilewright::plan::{Description, Placement};
+    /// use tilewright::{Precision, Sizes};
+    ///
+    /// let (sizes, placed) = (Sizes { m: 8, n: 8, k: 64 }, Placement::row_major);
+    /// let product = Description::new(sizes, 1, placed(64), placed(8), placed(8))?;
+    /// let product = product.with_packed([None, Some(Precision::Fp32)]);
+    /// assert!(product.to_string().ends_with("packed before: B, for fp32"));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    pub fn with_packed(self, packed: [Option<Precision>; 2]) -> Self {
+        Self { packed, ..self }
+    }
+
     /// The product of matrices in a device's memory.
     ///
     /// # Errors
-    /// Those of [`Description::new`], and [`Error::Operands`] if these do not make a product.
-    pub fn of(alpha: f32, a: &DeviceMatrix, b: &DeviceMatrix, beta: f32, c: &DeviceMatrix) -> Result<Self, Error> {
+    /// Those of [`Description::new`], [`Error::Operands`] if these do not make a product, and [`Error::Usage`] if one has been packed for the
+    /// other side.
+    pub fn of<'a>(
+        alpha: f32,
+        a: impl Into<Operand<'a>>,
+        b: impl Into<Operand<'a>>,
+        beta: f32,
+        c: &DeviceMatrix,
+    ) -> Result<Self, Error> {
+        let (a, b) = (a.into(), b.into());
+        let packed = [packed_for("A", a, Side::Left)?, packed_for("B", b, Side::Right)?];
+        let (a, b) = (a.matrix(), b.matrix());
         let placed = |matrix: &DeviceMatrix| Placed {
             rows: matrix.rows(),
             cols: matrix.cols(),
             count: matrix.count(),
             placement: matrix.placement(),
         };
-        Self::of_placed(alpha, [a, b, c].map(placed), beta)
+        Ok(Self::of_placed(alpha, [a, b, c].map(placed), beta)?.with_packed(packed))
     }
 
     /// The product of views of matrices, as kernels take them.
@@ -203,7 +232,8 @@ impl Description {
     /// The product of the transposes: `Cᵀ = α·Bᵀ·Aᵀ + β·Cᵀ`, the same numbers in the same places.
     pub(crate) fn transposed(self) -> Self {
         let (a, b, c) = (self.b.transposed(), self.a.transposed(), self.c.transposed());
-        Self { m: self.n, n: self.m, a, b, c, part: self.part.transposed(), ..self }
+        let [of_a, of_b] = self.packed;
+        Self { m: self.n, n: self.m, a, b, c, part: self.part.transposed(), packed: [of_b, of_a], ..self }
     }
 
     /// What differs between the product that a plan is for and the one that it is given, if that matters: sizes, strides
@@ -222,6 +252,10 @@ impl Description {
             let shown = |it: &Self| if it.has_epilogue { "some steps" } else { "none" }.to_owned();
             return Some(("the epilogue is", shown(self), shown(given)));
         }
+        if self.packed != given.packed {
+            let shown = |it: &Self| it.names_of_packed().unwrap_or_else(|| "nothing".to_owned());
+            return Some(("what has been packed before is", shown(self), shown(given)));
+        }
         let pairs = [("A lies", self.a, given.a), ("B lies", self.b, given.b), ("C lies", self.c, given.c)];
         pairs.into_iter().find_map(|(what, planned, given)| {
             let strides = |it: Placement| (it.row_stride, it.col_stride, it.batch_stride);
@@ -230,6 +264,31 @@ impl Description {
             (!same).then(|| (what, planned.to_string(), given.to_string()))
         })
     }
+}
+
+impl Description {
+    /// The operands that have been packed before, in words.
+    fn names_of_packed(&self) -> Option<String> {
+        match self.packed {
+            [None, None] => None,
+            [Some(precision), None] => Some(format!("A, for {precision}")),
+            [None, Some(precision)] => Some(format!("B, for {precision}")),
+            [Some(of_a), Some(of_b)] => Some(format!("A, for {of_a}, and B, for {of_b}")),
+        }
+    }
+}
+
+/// The precision that an operand has been packed for, if it has been.
+fn packed_for(name: &str, operand: Operand<'_>, side: Side) -> Result<Option<Precision>, Error> {
+    let Some(packed) = operand.packed() else { return Ok(None) };
+    if packed.side() != side {
+        let is = packed.side();
+        return Err(Error::Usage(format!(
+            "{name} stands on the {side} side of the product, and has been packed for the {is} side: pack it for the {side} one, or multiply \
+             the matrix itself (`PackedMatrix::matrix`)"
+        )));
+    }
+    Ok(Some(packed.precision()))
 }
 
 impl fmt::Display for Description {
@@ -244,6 +303,10 @@ impl fmt::Display for Description {
             Triangle::Upper => write!(f, ", upper triangle")?,
             Triangle::Lower => write!(f, ", lower triangle")?,
         }
-        f.write_str(if *has_epilogue { ", with an epilogue" } else { "" })
+        f.write_str(if *has_epilogue { ", with an epilogue" } else { "" })?;
+        match self.names_of_packed() {
+            Some(names) => write!(f, "; packed before: {names}"),
+            None => Ok(()),
+        }
     }
 }

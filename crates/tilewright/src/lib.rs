@@ -34,7 +34,8 @@
 //!  constants ◄─ stored                             what the model of times knows of a GPU, and where that is stored
 //!  refusal ◄─ error                                why a kernel is not taken, and what else can go wrong
 //!  memory ◄─ device ◄─ tensor_map   placement      what a device keeps, where kernels run, where matrices lie
-//!  operand ◄─ description   device_facts           matrices on a device, the product of some, what a plan knows of a device
+//!  operand ◄─ packed_matrix ◄─ description         matrices on a device, those that are packed once, the product of some
+//!  device_facts                                    what a plan knows of a device
 //!  epilogue                                        what is done to results before they are stored
 //!  ── kernels ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 //!  scheme   auxiliary ◄─ scaling                   arithmetic; kernels before and after a product, and beside it
@@ -45,7 +46,7 @@
 //!  registry   grouped                              all of them, and those for products that differ
 //!  ── plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 //!  workspace   table   explanation                 memory, measured times, what a plan says of itself
-//!  preparation   options                           what happens to operands first; what a user wants
+//!  preparation ◄─ packing   options                what happens to operands first, or once; what a user wants
 //!  kernel_candidate                                a kernel with all that comes before and after it
 //!  gemm_plan ◄─ model                              a plan; how long it should take
 //!  fit   used_constants                            constants from measured times; those that a plan goes by
@@ -70,6 +71,7 @@ mod memory;
 mod multiply;
 pub mod operand;
 mod order;
+mod packed_matrix;
 mod placement;
 pub mod plan;
 mod precision;
@@ -89,6 +91,7 @@ pub use grouped::multiply_grouped;
 pub use multiply::{Packed, gemm, gemv, multiply, multiply_with};
 pub use operand::DeviceMatrix;
 pub use order::{Order, Orders, UnknownOrders};
+pub use packed_matrix::{Operand, PackedMatrix, Side};
 pub use precision::{Precision, Tolerance};
 pub use row_groups::multiply_row_groups;
 pub use runtime::{Bytes, Error as DeviceError};

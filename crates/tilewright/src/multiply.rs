@@ -3,7 +3,7 @@
 use ndarray::{ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2, Axis};
 
 use crate::plan::{Description, GemmPlan, Options, Workspace};
-use crate::{Device, DeviceMatrix, Epilogue, Error, Sizes};
+use crate::{Device, DeviceMatrix, Epilogue, Error, Operand, Sizes};
 
 /// Queues `C = α·A·B + β·C` for each product of a batch of matrices on a device, and does not wait for it.
 ///
@@ -37,12 +37,12 @@ use crate::{Device, DeviceMatrix, Epilogue, Error, Sizes};
 /// # Errors
 /// Those of [`Device::plan`] and [`GemmPlan::run`]; [`DeviceError::Driver`](runtime::Error::Driver) or
 /// [`DeviceError::NotEnoughMemory`](runtime::Error::NotEnoughMemory) where there is too little memory for a workspace.
-pub fn multiply(
+pub fn multiply<'a>(
     device: &Device,
     options: impl Into<Options>,
     alpha: f32,
-    a: &DeviceMatrix,
-    b: &DeviceMatrix,
+    a: impl Into<Operand<'a>>,
+    b: impl Into<Operand<'a>>,
     beta: f32,
     c: &mut DeviceMatrix,
 ) -> Result<(), Error> {
@@ -76,16 +76,17 @@ pub fn multiply(
 /// is not 1 either; [`Error::Usage`] for too many steps; [`DeviceError::OverlappingViews`](runtime::Error::OverlappingViews) if one is in
 /// the memory of C.
 #[allow(clippy::too_many_arguments, reason = "those of a BLAS, an epilogue, and where to run")]
-pub fn multiply_with(
+pub fn multiply_with<'a>(
     device: &Device,
     options: impl Into<Options>,
     epilogue: &Epilogue<'_>,
     alpha: f32,
-    a: &DeviceMatrix,
-    b: &DeviceMatrix,
+    a: impl Into<Operand<'a>>,
+    b: impl Into<Operand<'a>>,
     beta: f32,
     c: &mut DeviceMatrix,
 ) -> Result<(), Error> {
+    let (a, b) = (a.into(), b.into());
     let product = Description::of(alpha, a, b, beta, c)?.with_epilogue(!epilogue.is_empty());
     let plan = device.plan(&product, &options.into())?;
     run(device, &plan, epilogue, alpha, a, b, beta, c)
@@ -93,13 +94,13 @@ pub fn multiply_with(
 
 /// Runs a plan with a workspace that the device keeps.
 #[allow(clippy::too_many_arguments, reason = "those of a BLAS, an epilogue, and where to run")]
-fn run(
+fn run<'a>(
     device: &Device,
     plan: &GemmPlan,
     epilogue: &Epilogue<'_>,
     alpha: f32,
-    a: &DeviceMatrix,
-    b: &DeviceMatrix,
+    a: impl Into<Operand<'a>>,
+    b: impl Into<Operand<'a>>,
     beta: f32,
     c: &mut DeviceMatrix,
 ) -> Result<(), Error> {

@@ -23,3 +23,9 @@ pub(crate) fn words(elements: GlobalSliceMut<'_, f32>) -> GlobalSliceMut<'_, u32
     // SAFETY: the same memory, for the same time; all bits are a number of either type, and they have the same alignment.
     unsafe { GlobalSliceMut::from_raw_parts(elements.as_mut_ptr().cast(), elements.len()) }
 }
+
+/// The same of memory that is read.
+pub(crate) fn read_words(elements: GlobalSlice<'_, f32>) -> GlobalSlice<'_, u32> {
+    // SAFETY: as for `words`.
+    unsafe { GlobalSlice::from_raw_parts(elements.as_ptr().cast(), elements.len()) }
+}

@@ -17,9 +17,8 @@ class ModelNew(nn.Module):
         on_cpu: tilewright.OnCpu = "move",
     ) -> None:
         super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
-        self.steps: tilewright.Activation = [("add", -subtract_value), ("mul", multiply_value), "relu"]
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.linear = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
+        self.linear.activation = [("add", -subtract_value), ("mul", multiply_value), "relu"]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return tilewright.linear(x, self.linear.weight, self.linear.bias, self.steps, on_cpu=self.on_cpu)
+        return self.linear(x)

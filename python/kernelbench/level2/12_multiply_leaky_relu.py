@@ -17,9 +17,8 @@ class ModelNew(nn.Module):
         on_cpu: tilewright.OnCpu = "move",
     ) -> None:
         super().__init__()
-        self.gemm = nn.Linear(in_features, out_features)
-        self.steps: tilewright.Activation = [("mul", multiplier), ("leaky_relu", negative_slope)]
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.gemm = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
+        self.gemm.activation = [("mul", multiplier), ("leaky_relu", negative_slope)]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return tilewright.linear(x, self.gemm.weight, self.gemm.bias, self.steps, on_cpu=self.on_cpu)
+        return self.gemm(x)

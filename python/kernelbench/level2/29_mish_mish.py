@@ -10,8 +10,8 @@ class ModelNew(nn.Module):
 
     def __init__(self, in_features: int, out_features: int, on_cpu: tilewright.OnCpu = "move") -> None:
         super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.linear = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
+        self.linear.activation = ["mish", "mish"]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return tilewright.linear(x, self.linear.weight, self.linear.bias, ["mish", "mish"], on_cpu=self.on_cpu)
+        return self.linear(x)

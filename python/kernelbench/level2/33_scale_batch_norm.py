@@ -18,10 +18,10 @@ class ModelNew(nn.Module):
         on_cpu: tilewright.OnCpu = "move",
     ) -> None:
         super().__init__()
-        self.gemm = nn.Linear(in_features, out_features)
+        self.gemm = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.scale = nn.Parameter(torch.randn(scale_shape))
         self.bn = nn.BatchNorm1d(out_features, eps=eps, momentum=momentum)
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.gemm.activation = ("mul", self.scale)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.bn(tilewright.linear(x, self.gemm.weight, self.gemm.bias, ("mul", self.scale), on_cpu=self.on_cpu))
+        return self.bn(self.gemm(x))

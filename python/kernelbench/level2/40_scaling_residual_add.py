@@ -12,10 +12,9 @@ class ModelNew(nn.Module):
         self, in_features: int, out_features: int, scaling_factor: float, on_cpu: tilewright.OnCpu = "move"
     ) -> None:
         super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
+        self.matmul = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         # x times a number, plus x.
-        self.steps: tilewright.Activation = ("mul", scaling_factor + 1.0)
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.matmul.activation = ("mul", scaling_factor + 1.0)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return tilewright.linear(x, self.matmul.weight, self.matmul.bias, self.steps, on_cpu=self.on_cpu)
+        return self.matmul(x)

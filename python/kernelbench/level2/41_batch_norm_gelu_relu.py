@@ -11,10 +11,9 @@ class ModelNew(nn.Module):
 
     def __init__(self, in_features: int, out_features: int, on_cpu: tilewright.OnCpu = "move") -> None:
         super().__init__()
-        self.gemm = nn.Linear(in_features, out_features)
+        self.gemm = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.batch_norm = nn.BatchNorm1d(out_features)
-        self.on_cpu: tilewright.OnCpu = on_cpu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = tilewright.linear(x, self.gemm.weight, self.gemm.bias, on_cpu=self.on_cpu)
+        y = self.gemm(x)
         return torch.relu(F.gelu(self.batch_norm(y)))

@@ -17,12 +17,11 @@ class ModelNew(nn.Module):
         on_cpu: tilewright.OnCpu = "move",
     ) -> None:
         super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
+        self.matmul = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.max_pool = nn.MaxPool1d(kernel_size)
         self.scale_factor = scale_factor
-        self.on_cpu: tilewright.OnCpu = on_cpu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = tilewright.linear(x, self.matmul.weight, self.matmul.bias, on_cpu=self.on_cpu)
+        y = self.matmul(x)
         y = self.max_pool(y.unsqueeze(1)).squeeze(1)
         return torch.sum(y, dim=1) * self.scale_factor

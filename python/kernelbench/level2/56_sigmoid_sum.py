@@ -10,9 +10,9 @@ class ModelNew(nn.Module):
 
     def __init__(self, input_size: int, hidden_size: int, on_cpu: tilewright.OnCpu = "move") -> None:
         super().__init__()
-        self.linear = nn.Linear(input_size, hidden_size)
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.linear = tilewright.nn.Linear(input_size, hidden_size, on_cpu=on_cpu)
+        self.linear.activation = "sigmoid"
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = tilewright.linear(x, self.linear.weight, self.linear.bias, "sigmoid", on_cpu=self.on_cpu)
+        y = self.linear(x)
         return torch.sum(y, dim=1, keepdim=True)

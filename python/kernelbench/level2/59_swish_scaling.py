@@ -12,9 +12,8 @@ class ModelNew(nn.Module):
         self, in_features: int, out_features: int, scaling_factor: float, on_cpu: tilewright.OnCpu = "move"
     ) -> None:
         super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
-        self.steps: tilewright.Activation = ["silu", ("mul", scaling_factor)]
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.matmul = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
+        self.matmul.activation = ["silu", ("mul", scaling_factor)]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return tilewright.linear(x, self.matmul.weight, self.matmul.bias, self.steps, on_cpu=self.on_cpu)
+        return self.matmul(x)

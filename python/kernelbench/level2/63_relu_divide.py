@@ -12,9 +12,8 @@ class ModelNew(nn.Module):
         self, in_features: int, out_features: int, divisor: float, on_cpu: tilewright.OnCpu = "move"
     ) -> None:
         super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
-        self.steps: tilewright.Activation = ["relu", ("mul", 1.0 / divisor)]
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.linear = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
+        self.linear.activation = ["relu", ("mul", 1.0 / divisor)]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return tilewright.linear(x, self.linear.weight, self.linear.bias, self.steps, on_cpu=self.on_cpu)
+        return self.linear(x)

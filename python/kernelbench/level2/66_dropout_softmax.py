@@ -12,10 +12,9 @@ class ModelNew(nn.Module):
         self, in_features: int, out_features: int, dropout_p: float, on_cpu: tilewright.OnCpu = "move"
     ) -> None:
         super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
+        self.matmul = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.dropout = nn.Dropout(dropout_p)
-        self.on_cpu: tilewright.OnCpu = on_cpu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = tilewright.linear(x, self.matmul.weight, self.matmul.bias, on_cpu=self.on_cpu)
+        y = self.matmul(x)
         return torch.softmax(self.dropout(y), dim=1)

@@ -12,11 +12,10 @@ class ModelNew(nn.Module):
         self, in_features: int, out_features: int, constant: float, on_cpu: tilewright.OnCpu = "move"
     ) -> None:
         super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
+        self.linear = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.constant = nn.Parameter(torch.tensor(constant))
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        # min(x, c) - c and min(x - c, 0) are the same bits: where x is smaller both are x - c, otherwise both are 0.
+        self.linear.activation = [("add", self.constant, -1.0), ("clamp", None, 0.0)]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        # min(x, c) - c and min(x - c, 0) are the same bits: where x is smaller both are x - c, otherwise both are 0.
-        steps: tilewright.Activation = [("add", self.constant, -1.0), ("clamp", None, 0.0)]
-        return tilewright.linear(x, self.linear.weight, self.linear.bias, steps, on_cpu=self.on_cpu)
+        return self.linear(x)

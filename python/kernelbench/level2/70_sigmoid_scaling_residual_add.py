@@ -12,10 +12,9 @@ class ModelNew(nn.Module):
         self, input_size: int, hidden_size: int, scaling_factor: float, on_cpu: tilewright.OnCpu = "move"
     ) -> None:
         super().__init__()
-        self.gemm = nn.Linear(input_size, hidden_size)
+        self.gemm = tilewright.nn.Linear(input_size, hidden_size, on_cpu=on_cpu)
         self.scaling_factor = scaling_factor
-        self.on_cpu: tilewright.OnCpu = on_cpu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = tilewright.linear(x, self.gemm.weight, self.gemm.bias, on_cpu=self.on_cpu)
+        y = self.gemm(x)
         return torch.add(y, torch.sigmoid(y), alpha=self.scaling_factor)

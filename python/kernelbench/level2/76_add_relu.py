@@ -12,9 +12,9 @@ class ModelNew(nn.Module):
         self, in_features: int, out_features: int, bias_shape: tuple[int, ...], on_cpu: tilewright.OnCpu = "move"
     ) -> None:
         super().__init__()
-        self.gemm = nn.Linear(in_features, out_features, bias=False)
+        self.gemm = tilewright.nn.Linear(in_features, out_features, bias=False, on_cpu=on_cpu)
         self.bias = nn.Parameter(torch.randn(bias_shape))
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.gemm.activation = [("add", self.bias), "relu"]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return tilewright.linear(x, self.gemm.weight, self.bias, "relu", on_cpu=self.on_cpu)
+        return self.gemm(x)

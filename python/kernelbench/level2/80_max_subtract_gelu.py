@@ -14,11 +14,10 @@ class ModelNew(nn.Module):
 
     def __init__(self, in_features: int, out_features: int, max_dim: int, on_cpu: tilewright.OnCpu = "move") -> None:
         super().__init__()
-        self.gemm = nn.Linear(in_features, out_features)
+        self.gemm = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.max_dim = max_dim
-        self.on_cpu: tilewright.OnCpu = on_cpu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = tilewright.linear(x, self.gemm.weight, self.gemm.bias, on_cpu=self.on_cpu)
-        y = torch.max(y, dim=self.max_dim, keepdim=True).values
+        y = self.gemm(x)
+        y = torch.amax(y, dim=self.max_dim, keepdim=True)
         return F.gelu(y - y.mean(dim=1, keepdim=True))

@@ -12,10 +12,9 @@ class ModelNew(nn.Module):
         self, in_features: int, out_features: int, bias: bool = True, on_cpu: tilewright.OnCpu = "move"
     ) -> None:
         super().__init__()
-        self.gemm = nn.Linear(in_features, out_features, bias=bias)
+        self.gemm = tilewright.nn.Linear(in_features, out_features, bias=bias, on_cpu=on_cpu)
         clamp = ("clamp", -1.0, 1.0)
-        self.steps: tilewright.Activation = ["silu", ("mul", 0.5), clamp, "tanh", clamp]
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.gemm.activation = ["silu", ("mul", 0.5), clamp, "tanh", clamp]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return tilewright.linear(x, self.gemm.weight, self.gemm.bias, self.steps, on_cpu=self.on_cpu)
+        return self.gemm(x)

@@ -18,11 +18,12 @@ class ModelNew(nn.Module):
         on_cpu: tilewright.OnCpu = "move",
     ) -> None:
         super().__init__()
-        self.gemm = nn.Linear(in_features, out_features)
+        self.gemm = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.bn = nn.BatchNorm1d(out_features, eps=bn_eps, momentum=bn_momentum)
         self.scale = nn.Parameter(torch.ones(scale_shape))
-        self.on_cpu: tilewright.OnCpu = on_cpu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = tilewright.linear(x, self.gemm.weight, self.gemm.bias, on_cpu=self.on_cpu)
-        return torch.softmax(self.scale * self.bn(y), dim=1)
+        y = self.gemm(x)
+        # The norm has a factor and a summand for each channel anyway: the scale is a part of them.
+        scaled = {"weight": self.scale * self.bn.weight, "bias": self.scale * self.bn.bias}
+        return torch.softmax(torch.func.functional_call(self.bn, scaled, y), dim=1)

@@ -10,9 +10,8 @@ class ModelNew(nn.Module):
 
     def __init__(self, input_size: int, output_size: int, divisor: float, on_cpu: tilewright.OnCpu = "move") -> None:
         super().__init__()
-        self.linear = nn.Linear(input_size, output_size)
-        self.steps: tilewright.Activation = [("mul", 1.0 / divisor), "gelu"]
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.linear = tilewright.nn.Linear(input_size, output_size, on_cpu=on_cpu)
+        self.linear.activation = [("mul", 1.0 / divisor), "gelu"]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return tilewright.linear(x, self.linear.weight, self.linear.bias, self.steps, on_cpu=self.on_cpu)
+        return self.linear(x)

@@ -12,10 +12,9 @@ class ModelNew(nn.Module):
         self, in_features: int, out_features: int, add_value_shape: tuple[int, ...], on_cpu: tilewright.OnCpu = "move"
     ) -> None:
         super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
+        self.matmul = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.add_value = nn.Parameter(torch.randn(add_value_shape))
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.matmul.activation = [("add", self.add_value), "silu", "tanh", "gelu", ("hardtanh", -1.0, 1.0)]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        steps: tilewright.Activation = [("add", self.add_value), "silu", "tanh", "gelu", ("hardtanh", -1.0, 1.0)]
-        return tilewright.linear(x, self.matmul.weight, self.matmul.bias, steps, on_cpu=self.on_cpu)
+        return self.matmul(x)

@@ -20,12 +20,13 @@ class ModelNew(nn.Module):
         on_cpu: tilewright.OnCpu = "move",
     ) -> None:
         super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
+        self.matmul = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.bn = nn.BatchNorm1d(out_features, eps=bn_eps, momentum=bn_momentum)
         self.bias = nn.Parameter(torch.randn(bias_shape))
         self.divide_value = divide_value
-        self.on_cpu: tilewright.OnCpu = on_cpu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = tilewright.linear(x, self.matmul.weight, self.matmul.bias, on_cpu=self.on_cpu)
-        return F.silu((self.bn(y) + self.bias) / self.divide_value)
+        y = self.matmul(x)
+        # The norm has a factor and a summand for each channel anyway: the bias and the division are a part of them.
+        divided = {"weight": self.bn.weight / self.divide_value, "bias": (self.bn.bias + self.bias) / self.divide_value}
+        return F.silu(torch.func.functional_call(self.bn, divided, y), inplace=True)

@@ -18,12 +18,11 @@ class ModelNew(nn.Module):
         on_cpu: tilewright.OnCpu = "move",
     ) -> None:
         super().__init__()
-        self.matmul = nn.Linear(in_features, out_features)
+        self.matmul = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.avg_pool = nn.AvgPool1d(kernel_size=pool_kernel_size)
         self.scale_factor = scale_factor
-        self.on_cpu: tilewright.OnCpu = on_cpu
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = tilewright.linear(x, self.matmul.weight, self.matmul.bias, on_cpu=self.on_cpu)
+        y = self.matmul(x)
         y = self.avg_pool(y.unsqueeze(1)).squeeze(1)
-        return torch.max(F.gelu(y) * self.scale_factor, dim=1).values
+        return torch.amax(F.gelu(y) * self.scale_factor, dim=1)

@@ -10,9 +10,9 @@ class ModelNew(nn.Module):
 
     def __init__(self, in_features: int, out_features: int, on_cpu: tilewright.OnCpu = "move") -> None:
         super().__init__()
-        self.linear = nn.Linear(in_features, out_features)
-        self.on_cpu: tilewright.OnCpu = on_cpu
+        self.linear = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
+        self.linear.activation = "gelu"
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = tilewright.linear(x, self.linear.weight, self.linear.bias, "gelu", on_cpu=self.on_cpu)
+        y = self.linear(x)
         return torch.softmax(y, dim=1)

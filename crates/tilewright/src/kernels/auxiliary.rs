@@ -1,7 +1,7 @@
 //! The auxiliary kernels of a product, and their launches: packing and copying operands, the second pass of split-K, recomputing
 //! tiles, clearing the other triangle of C.
 
-use cuda_std::{GlobalSlice, GlobalSliceMut, KernelFacts};
+use cuda_std::{Element, GlobalSlice, GlobalSliceMut, KernelFacts};
 use gpu_kernels::epilogue::Steps;
 use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
@@ -16,9 +16,10 @@ use gpu_kernels::pack::digits::{self, pack_digits_int8};
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
 use gpu_kernels::pack::pairs::{self, ToFlags, ToPairs, group_flags_fp16, pack_pairs_fp16};
 use gpu_kernels::pack::scaled::{Chunks, line_extremes_fp32, line_scales_fp32};
-use gpu_kernels::{MatrixBatch, MatrixBatchMut, Triangle};
+use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, Triangle};
 
-use crate::views::{read, words as as_words};
+use crate::packed_matrix::PackedMatrix;
+use crate::views::{read, read_words, words as as_words};
 use crate::{Device, Error};
 
 /// The kernel that adds up the partial results of split-K.
@@ -117,7 +118,14 @@ pub(crate) struct PackedOperand<'a> {
     pub(crate) scales: PairInfo<'a>,
 }
 
-impl PackedOperand<'_> {
+impl<'a> PackedOperand<'a> {
+    /// What has been packed once.
+    pub(crate) fn of(packed: &'a PackedMatrix) -> Self {
+        let [words, _found, factors, fallback, nonzero] = packed.parts();
+        let [words, fallback, nonzero] = [words, fallback, nonzero].map(read_words);
+        Self { words, scales: PairInfo { factors, fallback, nonzero } }
+    }
+
     /// An operand that has not been packed.
     pub(crate) fn nothing() -> Self {
         let scales = PairInfo {
@@ -243,10 +251,42 @@ pub(crate) struct ToScale<'a> {
     pub(crate) parts: ScaledParts<'a>,
 }
 
-/// Scales the rows of matrices, A and B of a product, and splits their numbers.
-pub(crate) fn pack_scaled(device: &Device, operands: [ToScale<'_>; 2], format: ScaledFormat) -> Result<(), Error> {
+impl ToScale<'_> {
+    /// No rows at all.
+    fn nothing(self) -> Result<Self, Error> {
+        let first = self.source.first();
+        let none = Matrix::new(first.data(), 0, first.cols() as usize, 0, 0)?;
+        let ScaledParts { found, factors, fallback_groups, nonzero, words } = self.parts;
+        let parts = ScaledParts {
+            found: none_of(found),
+            factors: none_of(factors),
+            fallback_groups: none_of(fallback_groups),
+            nonzero: none_of(nonzero),
+            words: none_of(words),
+        };
+        Ok(Self { source: MatrixBatch::new(none, 0, 0)?, parts })
+    }
+}
+
+/// No elements, at the place of these.
+fn none_of<T: Element>(elements: GlobalSliceMut<'_, T>) -> GlobalSliceMut<'_, T> {
+    // SAFETY: none of the elements that there are.
+    unsafe { GlobalSliceMut::from_raw_parts(elements.as_mut_ptr(), 0) }
+}
+
+/// Scales the rows of matrices, those operands of a product that have yet to be packed, and splits their numbers.
+pub(crate) fn pack_scaled(
+    device: &Device,
+    operands: [Option<ToScale<'_>>; 2],
+    format: ScaledFormat,
+) -> Result<(), Error> {
     match format {
         ScaledFormat::Pairs { element_by_element } => {
+            let operands = match operands {
+                [Some(a), Some(b)] => [a, b],
+                [Some(one), None] | [None, Some(one)] => [one, one.nothing()?],
+                [None, None] => return Ok(()),
+            };
             let [a, b] = operands.map(|ToScale { source, parts: ScaledParts { found, factors, words, .. } }| ToPairs {
                 source,
                 words,
@@ -264,7 +304,7 @@ pub(crate) fn pack_scaled(device: &Device, operands: [ToScale<'_>; 2], format: S
             });
             device.launch(group_flags_fp16 { a, b })
         }
-        ScaledFormat::Digits => operands.into_iter().try_for_each(|operand| pack_digits(device, operand)),
+        ScaledFormat::Digits => operands.into_iter().flatten().try_for_each(|operand| pack_digits(device, operand)),
     }
 }
 

@@ -41,6 +41,24 @@ impl GemmPlan {
         self.candidate.splits
     }
 
+    /// Whether A and B are read as they were packed before ([`PackedMatrix`](crate::PackedMatrix)), and not as they are.
+    ///
+    /// ```
+    /// use tilewright::plan::{Description, GemmPlan, Options, Placement};
+    /// use tilewright::{Device, Precision, Sizes};
+    ///
+    /// let (device, _why_no_gpu) = Device::open()?;
+    /// let placed = Placement::row_major;
+    /// let product = Description::new(Sizes { m: 1, n: 1, k: 1 }, 1, placed(1), placed(1), placed(1))?;
+    /// let plan = GemmPlan::new(&device, &product, &Options::from(Precision::Fp32))?;
+    /// assert_eq!(plan.reads_packed(), [false, false]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    pub fn reads_packed(&self) -> [bool; 2] {
+        let [a, b] = self.candidate.preparations.each_ref().map(Preparation::was_packed);
+        if self.candidate.transposed { [b, a] } else { [a, b] }
+    }
+
     /// The memory that [`GemmPlan::run`] needs besides the operands.
     pub fn workspace_bytes(&self) -> usize {
         self.candidate.workspace_bytes

@@ -6,7 +6,7 @@ use std::ops::Range;
 use cuda_std::KernelFacts;
 use gpu_kernels::Triangle;
 
-use super::preparation::{Operand, Preparation};
+use super::preparation::{OperandOfKernel, Preparation};
 use super::workspace::Layout;
 use crate::Bytes;
 use crate::description::Description;
@@ -53,7 +53,7 @@ impl KernelCandidate {
     ) -> Result<Self, Refusal> {
         let memory = device.memory_bytes.unwrap_or(u64::MAX);
         let refused = |bytes: u128| Refusal::Workspace { needs: Bytes(bytes), has: Bytes(memory.into()) };
-        let operands = operands(kernel, &product);
+        let operands = operands(kernel, &product, transposed);
         let orders = operands.map(|operand| operand.order_of_fallback());
         let fallback = kernel.fallback(orders);
         let mut layout = Layout::default();
@@ -132,8 +132,10 @@ impl KernelCandidate {
         if self.transposed {
             notes.push("computed as the transpose, C' = B'·A': the same numbers in the same places".to_owned());
         }
-        for (operand, preparation) in operands(self.kernel, &self.product).iter().zip(&self.preparations) {
-            notes.extend(preparation.note(operand.name));
+        for (operand, preparation) in
+            operands(self.kernel, &self.product, self.transposed).iter().zip(&self.preparations)
+        {
+            notes.extend(preparation.notes(operand.name));
         }
         if let (Some(fallback), Some(skips)) = (self.fallback, self.kernel.contract.skips()) {
             notes.push(format!("rows of A and columns of B {} are left to {}", skips.lines, fallback.name));
@@ -144,9 +146,11 @@ impl KernelCandidate {
     /// What runs, in words.
     pub(super) fn steps(&self) -> Vec<String> {
         let Self { product, kernel, splits, .. } = self;
-        let operands = operands(kernel, product);
+        let operands = operands(kernel, product, self.transposed);
         let prepared = || operands.iter().map(|operand| operand.name).zip(&self.preparations);
-        let own = prepared().filter_map(|(name, preparation)| preparation.step(name));
+        let [of_a, of_b] = &self.preparations;
+        let others = [of_b, of_a];
+        let own = prepared().zip(others).filter_map(|((name, preparation), other)| preparation.step(name, other));
         let of_fallback = prepared().filter_map(|(name, preparation)| preparation.step_of_fallback(name));
         let mut steps: Vec<String> = own.chain(of_fallback).collect();
         for (before, what) in kernel.contract.queues_before() {
@@ -204,10 +208,13 @@ fn is_divided(kernel: &KernelInfo, splits: u32) -> bool {
 }
 
 /// The operands of a product, and how a kernel needs them.
-fn operands(kernel: &KernelInfo, product: &Description) -> [Operand; 2] {
-    let Description { m, n, k, batch, a, b, .. } = *product;
+fn operands(kernel: &KernelInfo, product: &Description, transposed: bool) -> [OperandOfKernel; 2] {
+    let Description { m, n, k, batch, a, b, packed: [packed_a, packed_b], .. } = *product;
+    // As the caller calls them.
+    let [name_of_a, name_of_b] = if transposed { ["B", "A"] } else { ["A", "B"] };
+    let (of_a, of_b) = (OperandOfKernel::left(a, [m, k], batch), OperandOfKernel::right(b, [k, n], batch));
     [
-        Operand { name: "A", placement: a, rows: m, cols: k, batch, needs: kernel.a, lines_are_rows: true },
-        Operand { name: "B", placement: b, rows: k, cols: n, batch, needs: kernel.b, lines_are_rows: false },
+        OperandOfKernel { name: name_of_a, needs: kernel.a, packed: packed_a, ..of_a },
+        OperandOfKernel { name: name_of_b, needs: kernel.b, packed: packed_b, ..of_b },
     ]
 }

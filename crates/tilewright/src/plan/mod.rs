@@ -49,6 +49,7 @@ mod invariance;
 mod kernel_candidate;
 mod model;
 mod options;
+mod packing;
 mod preparation;
 mod run;
 pub mod table;

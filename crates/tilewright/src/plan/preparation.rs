@@ -28,15 +28,19 @@ use crate::kernels::{
     copy_matrices, pack_rounded, pack_scaled,
 };
 use crate::order::Order;
+use crate::packed_matrix::PACKED_PARTS;
 use crate::placement::Placement;
 use crate::views::{read, words};
-use crate::{Device, Error};
+use crate::{Device, Error, Precision};
 
 /// The elements at whose multiples the lines of copies begin: 16 bytes.
 const LINE_ALIGNMENT: usize = 4;
 
 /// The parts of a workspace that an operand can have.
-pub(crate) const PARTS: usize = 6;
+pub(crate) const PARTS: usize = PACKED_PARTS + 1;
+
+/// A part that there is not.
+const NONE: Range<usize> = 0..0;
 
 /// How an operand gets to the kernel that multiplies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +76,8 @@ pub(crate) struct Packed {
     scaled: Option<Scaled>,
     /// The elements of all matrices.
     elements: u128,
+    /// Whether they have been packed before, elsewhere: then there are no parts for them, but for a copy.
+    before: bool,
 }
 
 /// What goes with lines that are scaled.
@@ -88,7 +94,7 @@ struct Scaled {
 
 /// An operand of the product as it is computed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Operand {
+pub(crate) struct OperandOfKernel {
     /// `A` or `B`.
     pub(crate) name: &'static str,
     pub(crate) placement: Placement,
@@ -99,6 +105,8 @@ pub(crate) struct Operand {
     pub(crate) needs: Option<Order>,
     /// Whether its lines, whose terms are multiplied, are its rows.
     pub(crate) lines_are_rows: bool,
+    /// The precision that it has been packed for before, if it has.
+    pub(crate) packed: Option<Precision>,
 }
 
 /// An operand that is ready.
@@ -114,10 +122,16 @@ pub(crate) struct Prepared<'a> {
 }
 
 impl Prepared<'_> {
+    /// Queues what is left to do of an operand alone.
+    pub(crate) fn finish_one(&self, device: &Device) -> Result<(), Error> {
+        self.scaling.map_or(Ok(()), |(operand, format)| pack_scaled(device, [Some(operand), None], format))
+    }
+
     /// Queues what is done of two operands together: scaling them, and then copies of the lines of each that the fallback needs.
     pub(crate) fn finish([a, b]: [&Self; 2], device: &Device) -> Result<(), Error> {
-        if let (Some((of_a, format)), Some((of_b, _))) = (a.scaling, b.scaling) {
-            pack_scaled(device, [of_a, of_b], format)?;
+        let operands = [a, b].map(|operand| operand.scaling.map(|(operand, _)| operand));
+        if let Some((_, format)) = a.scaling.or(b.scaling) {
+            pack_scaled(device, operands, format)?;
         }
         for (operand, other) in [(a, b), (b, a)] {
             let flags = Flags { own: operand.packed.scales.fallback, other: other.packed.scales.fallback };
@@ -127,12 +141,23 @@ impl Prepared<'_> {
     }
 }
 
-impl Operand {
+impl OperandOfKernel {
+    /// A of a product, wherever the kernel takes it from.
+    pub(super) fn left(placement: Placement, [rows, cols]: [usize; 2], batch: usize) -> Self {
+        Self { name: "A", placement, rows, cols, batch, needs: None, lines_are_rows: true, packed: None }
+    }
+
+    /// B of a product, likewise.
+    pub(super) fn right(placement: Placement, [rows, cols]: [usize; 2], batch: usize) -> Self {
+        Self { name: "B", placement, rows, cols, batch, needs: None, lines_are_rows: false, packed: None }
+    }
+
     /// What a kernel needs to happen to the operand, so that another one, too, can multiply it if `keep` says so. What comes of
     /// it takes parts of the layout; `None` if that is too large.
     pub(crate) fn prepare(&self, kernel: &KernelInfo, keep: bool, layout: &mut Layout) -> Option<Preparation> {
         if let Some(format) = kernel.contract.format() {
-            return Some(Preparation::Packed(self.pack(format, keep, layout)?));
+            let before = self.packed == Some(kernel.precision());
+            return Some(Preparation::Packed(self.pack(format, before, keep, layout)?));
         }
         let Some(needs) = self.needs else { return Some(Preparation::InPlace) };
         if self.placement.order() == Some(needs) && (!kernel.loads_by_tensor_maps() || self.has_tensor_map()) {
@@ -169,19 +194,20 @@ impl Operand {
         Some(Copied { part, placement, count })
     }
 
-    /// `keep` says whether another kernel is to be able to multiply the operand, too.
-    fn pack(&self, format: Format, keep: bool, layout: &mut Layout) -> Option<Packed> {
+    /// `before` says whether that has been done; `keep`, whether another kernel is to be able to multiply the operand, too.
+    pub(super) fn pack(&self, format: Format, before: bool, keep: bool, layout: &mut Layout) -> Option<Packed> {
         let [lines, terms] = self.order_of_lines().lines(self.rows, self.cols);
         let all_lines = self.batch as u128 * lines as u128;
-        let words = layout.part(all_lines.checked_mul(format.pitch(terms as u32).into())?)?;
+        let mut part = |elements: u128| if before { Some(0..0) } else { layout.part(elements) };
+        let words = part(all_lines.checked_mul(format.pitch(terms as u32).into())?)?;
         let scaled = match format {
             Format::Bf16 | Format::Fp16 => None,
             Format::Scaled(scaled) => {
                 let groups = self.batch as u128 * (lines as u32).div_ceil(GROUP) as u128;
                 let [found, factors] = scaled.found_and_factors(lines as u32, terms as u32, self.batch as u32);
-                let (found, factors) = (layout.part(found)?, layout.part(factors)?);
-                let fallback_groups = layout.part(groups)?;
-                let nonzero = layout.part(2 * groups)?;
+                let (found, factors) = (part(found)?, part(factors)?);
+                let fallback_groups = part(groups)?;
+                let nonzero = part(2 * groups)?;
                 let is_fit = self.placement.order().is_some() && self.has_tensor_map();
                 let copy = match keep && !is_fit {
                     true => Some(self.copy(self.order_of_fallback(), true, layout)?),
@@ -191,7 +217,7 @@ impl Operand {
             }
         };
         let lines_are_rows = self.lines_are_rows;
-        Some(Packed { format, lines_are_rows, words, scaled, elements: all_lines * terms as u128 })
+        Some(Packed { format, lines_are_rows, words, scaled, elements: all_lines * terms as u128, before })
     }
 }
 
@@ -229,17 +255,33 @@ impl Copied {
 }
 
 impl Packed {
-    /// Rounded lines are packed here, and scaled ones with those of the other operand.
-    fn run<'a>(
+    /// The parts of memory, but for a copy.
+    pub(super) fn parts(&self) -> [Range<usize>; PACKED_PARTS] {
+        let words = self.words.clone();
+        match &self.scaled {
+            None => [words, NONE, NONE, NONE, NONE],
+            Some(Scaled { found, factors, fallback_groups, nonzero, .. }) => {
+                [words, found.clone(), factors.clone(), fallback_groups.clone(), nonzero.clone()]
+            }
+        }
+    }
+
+    /// Rounded lines are packed here, and scaled ones with those of the other operand. What has been packed `before` is as it is.
+    pub(super) fn run<'a>(
         &self,
         device: &Device,
         operand: MatrixBatch<'a>,
         [for_words, for_found, for_factors, for_fallback, for_nonzero, for_copy]: [GlobalSliceMut<'a, f32>; PARTS],
+        before: Option<PackedOperand<'a>>,
     ) -> Result<Prepared<'a>, Error> {
+        if self.before {
+            let packed = before.expect("a plan for what has been packed is run with that");
+            return self.with_copy(operand, for_copy, Prepared { operand, packed, scaling: None, pending: None });
+        }
         let first = if self.lines_are_rows { operand.first() } else { operand.first().transposed() };
         let source = MatrixBatch::new(first, operand.stride() as usize, operand.count() as usize)?;
         let packed_words = read(words(for_words));
-        let (Some(Scaled { copy, .. }), Format::Scaled(format)) = (&self.scaled, self.format) else {
+        let Format::Scaled(format) = self.format else {
             pack_rounded(device, source, self.format == Format::Bf16, words(for_words))?;
             let packed = PackedOperand { words: packed_words, ..PackedOperand::nothing() };
             return Ok(Prepared { operand, packed, scaling: None, pending: None });
@@ -249,14 +291,29 @@ impl Packed {
         let scaling = Some((ToScale { source, parts }, format));
         let scales = PairInfo { factors: read(for_factors), fallback: read(fallback_groups), nonzero: read(nonzero) };
         let packed = PackedOperand { words: packed_words, scales };
-        let Some(copy) = copy else { return Ok(Prepared { operand, packed, scaling, pending: None }) };
-        let (from, to, operand) = copy.views(operand, for_copy)?;
+        self.with_copy(operand, for_copy, Prepared { operand, packed, scaling, pending: None })
+    }
+
+    /// The same with the copy that the fallback reads, where it needs one.
+    fn with_copy<'a>(
+        &self,
+        operand: MatrixBatch<'a>,
+        memory: GlobalSliceMut<'a, f32>,
+        prepared: Prepared<'a>,
+    ) -> Result<Prepared<'a>, Error> {
+        let Some(copy) = self.scaled.as_ref().and_then(|scaled| scaled.copy.as_ref()) else { return Ok(prepared) };
+        let (from, to, operand) = copy.views(operand, memory)?;
         let pending = if self.lines_are_rows { (from, to) } else { (from.transposed(), to.transposed()) };
-        Ok(Prepared { operand, packed, scaling, pending: Some(pending) })
+        Ok(Prepared { operand, pending: Some(pending), ..prepared })
     }
 }
 
 impl Preparation {
+    /// Whether it was packed before, and nothing is done to it.
+    pub(super) fn was_packed(&self) -> bool {
+        matches!(self, Self::Packed(packed) if packed.before)
+    }
+
     /// The kernels that two operands take, in the order in which they are launched.
     pub(crate) fn kernels_of(both: &[Self; 2]) -> Vec<KernelFacts> {
         let [a, b] = both.each_ref().map(Self::kernels);
@@ -265,9 +322,9 @@ impl Preparation {
         a.iter().chain(b).copied().chain(copies).collect()
     }
 
-    /// Whether the launches that pack it also pack the other operand.
+    /// Whether the launches that pack it also pack the other operand, if that is packed.
     fn is_with_the_other(&self) -> bool {
-        matches!(self, Self::Packed(packed) if packed.format.packs_both())
+        matches!(self, Self::Packed(packed) if packed.format.packs_both() && !packed.before)
     }
 
     /// The kernels that make of it what the multiplying kernel takes.
@@ -275,6 +332,7 @@ impl Preparation {
         match self {
             Self::InPlace => &[],
             Self::Copied(_) => &[COPY],
+            Self::Packed(packed) if packed.before => &[],
             Self::Packed(packed) => packed.format.kernels(),
         }
     }
@@ -284,6 +342,7 @@ impl Preparation {
         match self {
             Self::InPlace => 0.0,
             Self::Copied(copy) => 2.0 * copy.bytes() as f64,
+            Self::Packed(Packed { before: true, .. }) => 0.0,
             Self::Packed(Packed { format, words, elements, .. }) => {
                 format.reads() * 4.0 * *elements as f64 + 4.0 * words.len() as f64
             }
@@ -298,8 +357,8 @@ impl Preparation {
         }
     }
 
-    /// What is done to an operand of this name alone, or to it in launches for both, in words.
-    pub(crate) fn step(&self, name: &str) -> Option<String> {
+    /// What is done to an operand of this name alone, or to it and the other one in launches for both, in words.
+    pub(crate) fn step(&self, name: &str, other: &Self) -> Option<String> {
         let kernels = self.kernels().iter().map(|kernel| kernel.name).collect::<Vec<_>>().join(", ");
         match self {
             Self::InPlace => None,
@@ -307,8 +366,10 @@ impl Preparation {
                 let all = if *count == 1 { "" } else { ", all of the batch," };
                 Some(format!("copy {name}{all} into the workspace, {placement}, with {kernels}"))
             }
+            Self::Packed(packed) if packed.before => None,
             Self::Packed(packed) => {
-                let both = if self.is_with_the_other() { ", which pack A and B together" } else { "" };
+                let together = self.is_with_the_other() && other.is_with_the_other();
+                let both = if together { ", which pack A and B together" } else { "" };
                 Some(format!("pack {name} into the workspace: {}, with {kernels}{both}", packed.format.words()))
             }
         }
@@ -321,34 +382,36 @@ impl Preparation {
         Some(format!("copy what the fallback needs of {name} into the workspace, {placement}, with {kernel}"))
     }
 
-    /// Why it is necessary, in words, if it is.
-    pub(crate) fn note(&self, name: &str) -> Option<String> {
+    /// Why it is necessary, or is not, in words.
+    pub(crate) fn notes(&self, name: &str) -> Vec<String> {
         match self {
-            Self::InPlace => None,
-            Self::Copied(_) => Some(format!("{name} is copied first, because the kernel cannot load it as it lies")),
-            Self::Packed(_) => self.copied_for_fallback().map(|_| {
-                format!("what the fallback needs of {name} is copied, because it cannot load {name} as it lies")
-            }),
+            Self::InPlace => Vec::new(),
+            Self::Copied(_) => vec![format!("{name} is copied first, because the kernel cannot load it as it lies")],
+            Self::Packed(packed) => {
+                let before = packed.before.then(|| format!("{name} has been packed before"));
+                let copied = self.copied_for_fallback().map(|_| {
+                    format!("what the fallback needs of {name} is copied, because it cannot load {name} as it lies")
+                });
+                before.into_iter().chain(copied).collect()
+            }
         }
     }
 
     /// The parts of the workspace that it takes, one after the other.
     pub(crate) fn parts(&self) -> [Range<usize>; PARTS] {
-        const NONE: Range<usize> = 0..0;
         match self {
             Self::InPlace => [NONE; PARTS],
             Self::Copied(copy) => [NONE, NONE, NONE, NONE, NONE, copy.part.clone()],
-            Self::Packed(Packed { words, scaled: None, .. }) => [words.clone(), NONE, NONE, NONE, NONE, NONE],
-            Self::Packed(Packed { words, scaled: Some(scaled), .. }) => {
-                let Scaled { found, factors, fallback_groups, nonzero, copy } = scaled;
-                let copy = copy.as_ref().map_or(NONE, |copy| copy.part.clone());
-                [words.clone(), found.clone(), factors.clone(), fallback_groups.clone(), nonzero.clone(), copy]
+            Self::Packed(packed) => {
+                let [words, found, factors, fallback_groups, nonzero] = packed.parts();
+                let copy = self.copied_for_fallback().map_or(NONE, |copy| copy.part.clone());
+                [words, found, factors, fallback_groups, nonzero, copy]
             }
         }
     }
 
     /// Queues what has to be done of the operand alone, and gives it as the kernel takes it when [`Prepared::finish`] has queued the rest. `memory`
-    /// has the parts of the workspace.
+    /// has the parts of the workspace, `before` what has been packed, if that was planned.
     ///
     /// # Errors
     /// [`Error::Shape`], and those of [`Device::launch`].
@@ -357,6 +420,7 @@ impl Preparation {
         device: &Device,
         operand: MatrixBatch<'a>,
         memory: [GlobalSliceMut<'a, f32>; PARTS],
+        before: Option<PackedOperand<'a>>,
     ) -> Result<Prepared<'a>, Error> {
         let unpacked = PackedOperand::nothing();
         match self {
@@ -365,7 +429,7 @@ impl Preparation {
                 let operand = copy.run(device, operand, memory[PARTS - 1])?;
                 Ok(Prepared { operand, packed: unpacked, scaling: None, pending: None })
             }
-            Self::Packed(packed) => packed.run(device, operand, memory),
+            Self::Packed(packed) => packed.run(device, operand, memory, before),
         }
     }
 }

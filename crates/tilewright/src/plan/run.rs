@@ -13,9 +13,9 @@ use super::preparation::Prepared;
 use super::workspace::Workspace;
 use crate::description::Description;
 use crate::kernels::contract::Call;
-use crate::kernels::{add_partial_sums, apply_epilogue, clear_outside, repair_tiles};
+use crate::kernels::{PackedOperand, add_partial_sums, apply_epilogue, clear_outside, repair_tiles};
 use crate::views::{read, words};
-use crate::{Bytes, Device, DeviceMatrix, Epilogue, Error};
+use crate::{Bytes, Device, DeviceMatrix, Epilogue, Error, Operand};
 
 impl GemmPlan {
     /// Queues `C = α·A·B + β·C` for each product of the batch; of a part of C, with zeros elsewhere, if that was planned. Does
@@ -30,12 +30,12 @@ impl GemmPlan {
     /// round; [`Error::WorkspaceTooSmall`]; [`DeviceError::ForeignView`](runtime::Error::ForeignView) if something is not in memory of the device; those of
     /// [`Device::launch`].
     #[allow(clippy::too_many_arguments, reason = "those of a BLAS, and where to run")]
-    pub fn run(
+    pub fn run<'a>(
         &self,
         device: &Device,
         alpha: f32,
-        a: &DeviceMatrix,
-        b: &DeviceMatrix,
+        a: impl Into<Operand<'a>>,
+        b: impl Into<Operand<'a>>,
         beta: f32,
         c: &mut DeviceMatrix,
         workspace: &mut Workspace,
@@ -66,24 +66,27 @@ impl GemmPlan {
     /// # Errors
     /// As for [`GemmPlan::run`], and those of [`multiply_with`](crate::multiply_with).
     #[allow(clippy::too_many_arguments, reason = "those of a BLAS, an epilogue, and where to run")]
-    pub fn run_with(
+    pub fn run_with<'a>(
         &self,
         device: &Device,
         epilogue: &Epilogue<'_>,
         alpha: f32,
-        a: &DeviceMatrix,
-        b: &DeviceMatrix,
+        a: impl Into<Operand<'a>>,
+        b: impl Into<Operand<'a>>,
         beta: f32,
         c: &mut DeviceMatrix,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
+        let (a, b) = (a.into(), b.into());
         let given = Description::of(alpha, a, b, beta, c)?.with_epilogue(!epilogue.is_empty());
         self.check(&given, workspace)?;
         if given.is_empty() {
             // There may be no memory for views of matrices of which there are none.
             return Ok(());
         }
-        self.run_checked(device, epilogue, alpha, a.batch()?, b.batch()?, beta, c.batch_mut(false)?, workspace)
+        let packed = [a, b].map(|operand| operand.packed().map(PackedOperand::of));
+        let (a, b, c) = (a.matrix().batch()?, b.matrix().batch()?, c.batch_mut(false)?);
+        self.run_checked(device, epilogue, alpha, [a, b], packed, beta, c, workspace)
     }
 
     /// Refuses operands that the plan was not made for, and a workspace that is too small.
@@ -155,7 +158,7 @@ impl GemmPlan {
         if self.product.is_empty() {
             return Ok(());
         }
-        self.run_checked(device, epilogue, alpha, a, b, beta, c, workspace)
+        self.run_checked(device, epilogue, alpha, [a, b], [None; 2], beta, c, workspace)
     }
 
     /// Products of which there are some, and which [`GemmPlan::check`] has passed.
@@ -165,17 +168,18 @@ impl GemmPlan {
         device: &Device,
         epilogue: &Epilogue<'_>,
         alpha: f32,
-        a: MatrixBatch<'_>,
-        b: MatrixBatch<'_>,
+        [a, b]: [MatrixBatch<'_>; 2],
+        packed: [Option<PackedOperand<'_>>; 2],
         beta: f32,
         c: MatrixBatchMut<'_>,
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
         let (candidate, results) = (&self.candidate, c);
         let steps = epilogue.steps(self.product.batch, self.product.m, self.product.n)?;
-        let (a, b, c, steps) = match candidate.transposed {
-            false => (a, b, c, steps),
-            true => (b.transposed(), a.transposed(), c.transposed(), steps.transposed()),
+        let [packed_a, packed_b] = packed;
+        let (a, b, c, steps, [packed_a, packed_b]) = match candidate.transposed {
+            false => (a, b, c, steps, packed),
+            true => (b.transposed(), a.transposed(), c.transposed(), steps.transposed(), [packed_b, packed_a]),
         };
         // Which are done by the kernel, which by the second pass of split-K, and which by a launch after everything else.
         let (with_kernel, with_reduction, after) =
@@ -187,8 +191,8 @@ impl GemmPlan {
         let [prepare_a, prepare_b] = &candidate.preparations;
         let parts = workspace.parts(self.workspace_parts())?;
         let [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, for_partials, for_mask] = parts;
-        let prepared_a = prepare_a.run(device, a, [a0, a1, a2, a3, a4, a5])?;
-        let prepared_b = prepare_b.run(device, b, [b0, b1, b2, b3, b4, b5])?;
+        let prepared_a = prepare_a.run(device, a, [a0, a1, a2, a3, a4, a5], packed_a)?;
+        let prepared_b = prepare_b.run(device, b, [b0, b1, b2, b3, b4, b5], packed_b)?;
         Prepared::finish([&prepared_a, &prepared_b], device)?;
         let Prepared { operand: a, packed: packed_a, .. } = prepared_a;
         let Prepared { operand: b, packed: packed_b, .. } = prepared_b;

@@ -85,26 +85,57 @@ impl Workspace {
         &mut self,
         ranges: [Range<usize>; N],
     ) -> Result<[GlobalSliceMut<'_, f32>; N], Error> {
-        let needs = ranges.iter().filter(|range| !range.is_empty()).map(|range| range.end).max().unwrap_or(0);
-        let has = self.range.len();
-        if needs > has {
-            let bytes = |elements: usize| Bytes(elements as u128 * size_of::<f32>() as u128);
-            return Err(Error::WorkspaceTooSmall { needs: bytes(needs), has: bytes(has) });
-        }
-        let start = self.range.start;
         let first = self.buffer.as_mut().map_or(std::ptr::null_mut(), |buffer| buffer.view_mut().as_mut_ptr());
-        let first = first.wrapping_add(start);
-        let mut end = 0;
-        Ok(ranges.map(|range| {
-            if range.is_empty() {
-                return GlobalSliceMut::new(&mut []);
-            }
-            assert!(end <= range.start, "parts of a workspace do not overlap");
-            end = range.end;
-            // SAFETY: a part of the range, so of the buffer, which the result borrows mutably; the parts do not overlap.
-            unsafe { GlobalSliceMut::from_raw_parts(first.wrapping_add(range.start), range.len()) }
-        }))
+        let first = first.wrapping_add(self.range.start);
+        // SAFETY: the elements of the range, which the result borrows mutably with the buffer.
+        unsafe { parts(first, self.range.len(), ranges) }
     }
+}
+
+/// Parts of a buffer, which come one after the other.
+///
+/// # Errors
+/// [`Error::WorkspaceTooSmall`].
+///
+/// # Panics
+/// As [`Workspace::parts`].
+pub(crate) fn parts_of<const N: usize>(
+    buffer: &mut Buffer<f32>,
+    ranges: [Range<usize>; N],
+) -> Result<[GlobalSliceMut<'_, f32>; N], Error> {
+    let len = buffer.len();
+    // SAFETY: the elements of the buffer, which the result borrows mutably.
+    unsafe { parts(buffer.view_mut().as_mut_ptr(), len, ranges) }
+}
+
+/// # Safety
+/// There are `len` elements from `first` on, which nothing else accesses during the lifetime.
+unsafe fn parts<'a, const N: usize>(
+    first: *mut f32,
+    len: usize,
+    ranges: [Range<usize>; N],
+) -> Result<[GlobalSliceMut<'a, f32>; N], Error> {
+    let needs = ranges.iter().filter(|range| !range.is_empty()).map(|range| range.end).max().unwrap_or(0);
+    check_room(needs, len)?;
+    let mut end = 0;
+    Ok(ranges.map(|range| {
+        if range.is_empty() {
+            return GlobalSliceMut::new(&mut []);
+        }
+        assert!(end <= range.start, "parts of a workspace do not overlap");
+        end = range.end;
+        // SAFETY: a part of the elements, by the caller's promise; the parts do not overlap.
+        unsafe { GlobalSliceMut::from_raw_parts(first.wrapping_add(range.start), range.len()) }
+    }))
+}
+
+/// Refuses memory of fewer elements than are needed.
+///
+/// # Errors
+/// [`Error::WorkspaceTooSmall`].
+pub(crate) fn check_room(needs: usize, has: usize) -> Result<(), Error> {
+    let bytes = |elements: usize| Bytes(elements as u128 * size_of::<f32>() as u128);
+    if needs > has { Err(Error::WorkspaceTooSmall { needs: bytes(needs), has: bytes(has) }) } else { Ok(()) }
 }
 
 /// Gives out parts of a workspace that has yet to be allocated.

@@ -17,26 +17,27 @@ class Module:
 
 class Linear(Module):
     weight: Parameter
-    bias: Parameter | None
+    # Of those that have one.
+    bias: Parameter
     def __init__(self, in_features: int, out_features: int, bias: bool = ...) -> None: ...
 
 class AvgPool1d(Module):
     def __init__(self, kernel_size: int) -> None: ...
 
 class BatchNorm1d(Module):
+    weight: Parameter
+    bias: Parameter
     def __init__(self, features: int, eps: float = ..., momentum: float = ...) -> None: ...
 
 class Dropout(Module):
     def __init__(self, p: float) -> None: ...
 
 class GroupNorm(Module):
+    num_groups: int
+    eps: float
+    weight: Parameter
+    bias: Parameter
     def __init__(self, num_groups: int, num_channels: int, eps: float = ...) -> None: ...
-
-class Hardtanh(Module):
-    def __init__(self, min_val: float, max_val: float) -> None: ...
-
-class LeakyReLU(Module):
-    def __init__(self, negative_slope: float) -> None: ...
 
 class MaxPool1d(Module):
     def __init__(self, kernel_size: int) -> None: ...

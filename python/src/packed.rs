@@ -1,0 +1,182 @@
+//! Matrices that are packed once, for many products: `pack` makes what kernels on tensor cores read, in memory of torch's.
+//!
+//! ```text
+//!  pack(w, None, "fp32", …) ─► memory, a tensor of one extent ─┐
+//!                                                              ├─► fused(…, packed_b = memory)    plans that read it do not pack w
+//!  w ──────────────────────────────────────────────────────────┘                                  the others read w
+//! ```
+//!
+//! Whether the memory has the numbers that the matrix has now is the caller's matter: `tilewright._packed` looks after that.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side, Wanted};
+
+use crate::engine::{Place, Stream, span};
+use crate::error::{Failure, argument};
+use crate::process::prepare;
+use crate::product::{Given, Options, Request, contiguous};
+use crate::shape::{Rule, Strides, View, tuple};
+use crate::tensor::Tensor;
+use crate::torch::{Torch, address, not_in_memory};
+
+/// What packed memory begins at multiples of, in bytes.
+const ALIGNMENT: usize = 256;
+
+/// The name of the memory in messages.
+const NAME: &str = "what is packed";
+
+/// Memory that has been packed, and is somebody else's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PackedMemory {
+    address: usize,
+    /// How many elements of float32 it has.
+    elements: usize,
+}
+
+impl PackedMemory {
+    /// None: for plans that nothing is run by.
+    pub(crate) const NOWHERE: Self = Self { address: 0, elements: 0 };
+
+    /// Where a tensor of torch is, if it is such memory on the device of the operands.
+    pub(crate) fn read(tensor: &Bound<'_, PyAny>, place: Place) -> Result<Self, Failure> {
+        let torch = Torch::get(tensor.py())?.ok_or_else(|| argument("only tensors of torch can be packed"))?;
+        let memory = torch.read(NAME, tensor)?.ok_or_else(|| argument(format!("{NAME} is no memory")))?;
+        if memory.place != place {
+            return Err(argument(format!("{NAME} is on {}, and the operands are on {place}", memory.place)));
+        }
+        let (View { shape, strides }, address) = (&memory.view, memory.address);
+        match (&shape[..], &strides[..]) {
+            (&[elements], &[1]) if address.is_multiple_of(ALIGNMENT) => Ok(Self { address, elements }),
+            _ => Err(argument(format!(
+                "{NAME} has shape {}, strides {} and begins at address {address:#x}, which tilewright.PackedMatrix does not make: pack the \
+                 matrix again",
+                tuple(shape),
+                tuple(strides)
+            ))),
+        }
+    }
+
+    /// A matrix, and this, which has been packed of it for a precision and a side.
+    ///
+    /// # Safety
+    /// That is so, and as for [`Device::lent`].
+    pub(crate) unsafe fn with(
+        self,
+        device: &Device,
+        precision: Precision,
+        side: Side,
+        matrix: DeviceMatrix,
+    ) -> Result<PackedMatrix, tilewright::Error> {
+        // SAFETY: the caller's promise.
+        unsafe { PackedMatrix::from_packed(device.lent(self.address, self.elements), device, precision, side, matrix) }
+    }
+}
+
+/// Packs a matrix of torch, whose rows are what vectors are multiplied by, for products in a precision: into new memory from torch's
+/// allocator, or into what this has made before for a matrix of the same shape. Queued on the current stream, like a product.
+#[pyfunction]
+pub(crate) fn pack<'py>(
+    w: &Bound<'py, PyAny>,
+    memory: Option<&Bound<'py, PyAny>>,
+    precision: &str,
+    on_cpu: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (py, options) = (w.py(), Options::parse(Rule::Linear.name(), precision, on_cpu, "all", false)?);
+    let Wanted::Precision(precision) = options.wanted else {
+        return Err(argument(format!("precision is {precision:?}: a matrix is packed for one of tilewright.Precision")).into());
+    };
+    let torch = Torch::get(py)?.ok_or_else(|| argument("only tensors of torch can be packed"))?;
+    let Some(tensor) = torch.read("w", w)? else { return Err(not_in_memory(w)?.into()) };
+    let place = tensor.place;
+    options.on_cpu.check(place)?;
+    prepare(py, place)?;
+    let stream = torch.current_stream(py, place)?;
+    // SAFETY: torch's current stream of the device, which torch keeps; nothing reads the matrix here.
+    let elements = || unsafe { on_device(place, stream, &tensor, |device, matrix| elements(device, precision, &matrix)) };
+    let elements = py.detach(|| place.on_its_threads(elements))?;
+    let memory = match memory {
+        Some(memory) => memory.clone(),
+        None => new_memory(torch, w, elements)?,
+    };
+    let into = PackedMemory::read(&memory, place)?;
+    if into.elements < elements {
+        let has = into.elements;
+        return Err(argument(format!("{NAME} has {has} elements, and packing w takes {elements}: pack it into new memory")).into());
+    }
+    let run = |device: &Device, matrix: DeviceMatrix| {
+        // SAFETY: as below.
+        let memory = unsafe { device.lent(into.address, into.elements) };
+        PackedMatrix::new_in(memory, device, precision, Side::Right, matrix).map(drop)
+    };
+    // SAFETY: the addresses are those of tensors that this call holds. When it returns, what is queued may still be running, and the tensors may go:
+    // torch's allocator then gives their memory to nobody but what is queued behind on the stream that they were made for. That nobody writes
+    // to the matrix out of the stream's order is the caller's matter, as for every operator of torch; whatever is in new memory is a float32.
+    place.compute(py, || unsafe { on_device(place, stream, &tensor, run) })?;
+    Ok(memory)
+}
+
+/// Whether the product of vectors `x` and a matrix `w`, as `linear` takes them, would read w packed, if it were packed for this precision: not where
+/// another kernel is faster.
+#[pyfunction]
+pub(crate) fn reads_packed(
+    x: &Bound<'_, PyAny>,
+    w: &Bound<'_, PyAny>,
+    precision: &str,
+    on_cpu: &str,
+) -> PyResult<bool> {
+    let py = x.py();
+    let request = Request::bare(Options::parse(Rule::Linear.name(), precision, on_cpu, "all", false)?);
+    let torch = Torch::get(py)?.ok_or_else(|| argument("only tensors of torch can be packed"))?;
+    let operands = Given::two(x, w, None).read(&request, |name, tensor| torch.read(name, tensor))?;
+    let Some(operands) = operands else { return Ok(false) };
+    let place = operands.place;
+    // Results are aligned as allocations are.
+    let c = Tensor::new("the product", 0x1000, contiguous(operands.shape().to_vec())?, place)?;
+    if c.view.is_empty() {
+        return Ok(false);
+    }
+    prepare(py, place)?;
+    let stream = torch.current_stream(py, place)?;
+    let operands = operands.as_if_packed();
+    // SAFETY: torch's current stream of the device, which torch keeps; the job is not run.
+    let job = || unsafe { operands.job(stream, &request, &c) };
+    let job = py.detach(|| place.on_its_threads(job))?;
+    Ok(job.reads_packed()[1])
+}
+
+/// The matrix that products of vectors and `w` have on their right side, on a device.
+///
+/// # Safety
+/// The stream is the GPU's, and valid; and as for [`Device::lent`], for what `work` does with the matrix.
+unsafe fn on_device<R>(
+    place: Place,
+    stream: Stream,
+    w: &Tensor,
+    work: impl FnOnce(&Device, DeviceMatrix) -> Result<R, tilewright::Error>,
+) -> Result<R, Failure> {
+    let (&[rows, cols], &[row_stride, col_stride]) = (&w.view.shape[..], &w.view.strides[..]) else {
+        return Err(argument(format!("w has shape {}: only matrices can be packed", tuple(&w.view.shape))));
+    };
+    let _kept = place.keep_context()?;
+    // SAFETY: the caller's promise; the handle does not outlive this.
+    let device = unsafe { place.device_on(stream)? };
+    let len = span(rows, cols, 1, Strides { rows: row_stride, cols: col_stride, batch: 0 });
+    // SAFETY: the caller's promise.
+    let buffer = unsafe { device.lent(w.address, len) };
+    Ok(work(&device, DeviceMatrix::new(buffer, cols, rows, [col_stride, row_stride])?)?)
+}
+
+/// How many elements packing takes.
+fn elements(device: &Device, precision: Precision, matrix: &DeviceMatrix) -> Result<usize, tilewright::Error> {
+    Ok(PackedMatrix::bytes(device, precision, Side::Right, matrix)?.div_ceil(size_of::<f32>()))
+}
+
+/// So many elements from torch's allocator, at a multiple of [`ALIGNMENT`], as everything is on a GPU.
+fn new_memory<'py>(torch: &Torch, like: &Bound<'py, PyAny>, elements: usize) -> PyResult<Bound<'py, PyAny>> {
+    let more = ALIGNMENT / size_of::<f32>() - 1;
+    let memory = torch.empty(like, &[elements + more])?;
+    let start = address(&memory)?;
+    let before = (start.next_multiple_of(ALIGNMENT) - start) / size_of::<f32>();
+    memory.call_method1(intern!(like.py(), "narrow"), (0, before, elements))
+}
