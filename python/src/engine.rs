@@ -224,7 +224,9 @@ impl Planned {
             let (a, b, mut c) = (matrix(0, m, k, a)?, matrix(1, k, n, b)?, matrix(2, m, n, c)?);
             let held = |place: usize, side, matrix| match (self.products.packed[place], packed[place]) {
                 // SAFETY: the caller's promise.
-                (Some(precision), Some(memory)) => unsafe { memory.with(device, precision, side, matrix) }.map(Held::Packed),
+                (Some(precision), Some(memory)) => {
+                    unsafe { memory.with(device, precision, side, matrix) }.map(Held::Packed)
+                }
                 _ => Ok(Held::Plain(matrix)),
             };
             let (a, b) = (held(0, Side::Left, a)?, held(1, Side::Right, b)?);

@@ -84,7 +84,10 @@ pub(crate) fn pack<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (py, options) = (w.py(), Options::parse(Rule::Linear.name(), precision, on_cpu, "all", false)?);
     let Wanted::Precision(precision) = options.wanted else {
-        return Err(argument(format!("precision is {precision:?}: a matrix is packed for one of tilewright.Precision")).into());
+        return Err(argument(format!(
+            "precision is {precision:?}: a matrix is packed for one of tilewright.Precision"
+        ))
+        .into());
     };
     let torch = Torch::get(py)?.ok_or_else(|| argument("only tensors of torch can be packed"))?;
     let Some(tensor) = torch.read("w", w)? else { return Err(not_in_memory(w)?.into()) };
@@ -93,7 +96,8 @@ pub(crate) fn pack<'py>(
     prepare(py, place)?;
     let stream = torch.current_stream(py, place)?;
     // SAFETY: torch's current stream of the device, which torch keeps; nothing reads the matrix here.
-    let elements = || unsafe { on_device(place, stream, &tensor, |device, matrix| elements(device, precision, &matrix)) };
+    let elements =
+        || unsafe { on_device(place, stream, &tensor, |device, matrix| elements(device, precision, &matrix)) };
     let elements = py.detach(|| place.on_its_threads(elements))?;
     let memory = match memory {
         Some(memory) => memory.clone(),
@@ -102,7 +106,10 @@ pub(crate) fn pack<'py>(
     let into = PackedMemory::read(&memory, place)?;
     if into.elements < elements {
         let has = into.elements;
-        return Err(argument(format!("{NAME} has {has} elements, and packing w takes {elements}: pack it into new memory")).into());
+        return Err(argument(format!(
+            "{NAME} has {has} elements, and packing w takes {elements}: pack it into new memory"
+        ))
+        .into());
     }
     let run = |device: &Device, matrix: DeviceMatrix| {
         // SAFETY: as below.

@@ -508,6 +508,9 @@ def test_graphs_that_are_written_down_have_nothing_packed_in_them(packing: None)
         module(x)
         assert module.packed_bytes() > 0
         graph = make_fx(lambda v: module(v))(x)
+        other = layer(frozen=True)
+        make_fx(lambda v: other(v))(x)
+        assert other.packed_bytes() == 0
         assert not any("packed_b" in node.kwargs for node in graph.graph.nodes)
         change_in_place(module)
         torch.testing.assert_close(graph(x), module(x))

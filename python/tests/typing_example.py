@@ -23,6 +23,12 @@ def of_torch(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     assert_type(tilewright.baddbmm(y, x, weight, residual=y), torch.Tensor)
     assert_type(tilewright.scale(x, 0.5, rows=y, out=x), torch.Tensor)
     assert_type(tilewright.grouped_matmul([x, y], (weight, x), out=[y, y]), list[torch.Tensor])
+    packed = tilewright.PackedMatrix(weight, "bf16", frozen=True)
+    assert_type(tilewright.linear(x, packed, y, precision=packed.precision), torch.Tensor)
+    assert_type(tilewright.addmm(y, packed, x), torch.Tensor)
+    layer = tilewright.nn.Linear(8, 8, activation=["relu", ("mul", y)])
+    assert_type(tilewright.convert(layer, frozen=True), tilewright.nn.Linear)
+    assert_type(tilewright.revert(layer).packed_bytes() + tilewright.nn.packed_bytes(layer) + packed.nbytes, int)
     return tilewright.matvec(weight, x, precision="tf32")
 
 
@@ -53,4 +59,6 @@ def wrong(a: NDArray[np.float32], x: torch.Tensor) -> None:
     tilewright.matmul(x, x, out=a)  # pyright: ignore[reportArgumentType, reportCallIssue]
     tilewright.linear(x, x, activation=0.5)  # pyright: ignore[reportArgumentType, reportCallIssue]
     tilewright.scale(a, x)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    tilewright.PackedMatrix(a)  # pyright: ignore[reportArgumentType]
+    tilewright.matmul(x, tilewright.PackedMatrix(x))  # pyright: ignore[reportArgumentType, reportCallIssue]
     tilewright.matmul([1.0], a)  # pyright: ignore[reportArgumentType, reportCallIssue]

@@ -295,12 +295,14 @@ def _call(
     if residual is not None:
         steps.add("residual", residual)
     alpha = number(function, "scale" if function == "linear" else "alpha", alpha)
+    left: Any = a
+    right: Any = b
     packed_a = packed_b = None
     if type(b) is PackedMatrix and function == "linear":
-        b, packed_b = b.operand(precision)
+        right, packed_b = b.operand(precision)
     elif type(a) is PackedMatrix and function == "addmm":
-        a, packed_a = a.operand(precision)
-    arguments = (function, a, b, steps.operands, out, alpha, steps.text, steps.numbers, precision, on_cpu, invariant, packed_a, packed_b)
+        left, packed_a = a.operand(precision)
+    arguments = (function, left, right, steps.operands, out, alpha, steps.text, steps.numbers, precision, on_cpu, invariant, packed_a, packed_b)
     if is_compiling():
         from tilewright import _fused
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright import _native
 from tilewright._calls import is_compiling
 from tilewright._errors import ArgumentError, OperandTypeError
+from tilewright._types import OnCpu, Precision
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +53,7 @@ class PackedMatrix:
     #: How the memory is laid out. What was packed by another version of this package is not to be used; it cannot be saved.
     FORMAT_VERSION = 1
 
-    def __init__(self, w: torch.Tensor, precision: str = "fp32", *, frozen: bool = False, on_cpu: str = "refuse") -> None:
+    def __init__(self, w: torch.Tensor, precision: Precision = "fp32", *, frozen: bool = False, on_cpu: OnCpu = "refuse") -> None:
         torch = _torch()
         if torch is None or not isinstance(w, torch.Tensor):
             raise OperandTypeError(f"w is of type {type(w).__name__}: only tensors of torch can be packed")
@@ -65,7 +66,8 @@ class PackedMatrix:
                 "w cannot be packed once: it is a tensor of the inference mode or of a class of its own, of which torch counts no changes; "
                 "clone it outside of the inference mode"
             )
-        self._source, self._precision, self._frozen, self._on_cpu = w, precision, frozen, on_cpu
+        self._source, self._frozen, self._on_cpu = w, frozen, on_cpu
+        self._precision: Precision = precision
         self._lock = threading.Lock()
         #: What is packed, what the matrix was like then, and the stream and the event behind which it is ready.
         self._memory: torch.Tensor | None = None
@@ -95,7 +97,7 @@ class PackedMatrix:
         return self._source.device
 
     @property
-    def precision(self) -> str:
+    def precision(self) -> Precision:
         """The precision of products with it."""
         return self._precision
 
@@ -176,7 +178,7 @@ class PackedMatrix:
         return f"PackedMatrix({tuple(self.shape)}, precision={self._precision!r}{frozen}, device={str(self.device)!r}, nbytes={self.nbytes})"
 
 
-def _again(w: Any, precision: str, frozen: bool, on_cpu: str) -> PackedMatrix:
+def _again(w: Any, precision: Precision, frozen: bool, on_cpu: OnCpu) -> PackedMatrix:
     return PackedMatrix(w, precision, frozen=frozen, on_cpu=on_cpu)
 
 

@@ -8,8 +8,8 @@ This module imports torch.
 
 from __future__ import annotations
 
-import weakref
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -73,9 +73,10 @@ class Linear(torch.nn.Linear):
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
-        self._become(activation, precision, frozen, on_cpu)
+        self.become(activation, precision, frozen, on_cpu)
 
-    def _become(self, activation: Activation | None, precision: Precision, frozen: bool, on_cpu: OnCpu) -> None:
+    def become(self, activation: Activation | None, precision: Precision, frozen: bool, on_cpu: OnCpu) -> None:
+        """What the constructor does besides torch's: sets the options."""
         # What is wrong with them is said here, and not by the first call.
         Steps().activation(activation)
         if precision not in _native.precisions():
@@ -94,9 +95,10 @@ class Linear(torch.nn.Linear):
         on_cpu: OnCpu = "refuse",
     ) -> Linear:
         """A module with the parameters of another one: the same tensors, not copies."""
-        made = cls(module.in_features, module.out_features, module.bias is not None, device="meta")
-        made.weight, made.bias = module.weight, module.bias
-        made._become(activation, precision, frozen, on_cpu)
+        bias: Any = module.bias
+        made = cls(module.in_features, module.out_features, bias is not None, device="meta")
+        made.weight, made.bias = module.weight, bias
+        made.become(activation, precision, frozen, on_cpu)
         return made.train(module.training)
 
     def forward(self, input: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
@@ -123,10 +125,10 @@ class Linear(torch.nn.Linear):
             return weight
         found = mark(weight)
         # One that is computed from others, as by a parametrization, is another one each time.
-        if found is None or type(weight) is not torch.nn.Parameter or self._parameters.get("weight") is not weight:
+        if found is None or type(weight) is not torch.nn.Parameter:
             return weight
-        seen, self._seen = self._seen, (weakref.ref(weight), found)
-        if not self.frozen and (seen is None or seen[0]() is not weight or seen[1] != found):
+        seen, self._seen = self._seen, found
+        if not self.frozen and seen != found:
             return weight
         if not _native.reads_packed(input.detach(), weight.detach(), self.precision, self.on_cpu):
             return weight
@@ -149,8 +151,8 @@ class Linear(torch.nn.Linear):
     def unpack(self) -> None:
         """Frees what is packed. The next call is like the first one."""
         self._kept: PackedMatrix | None = None
-        #: The weight of the last call, and what it was like.
-        self._seen: tuple[weakref.ref[torch.Tensor], tuple[Any, ...]] | None = None
+        #: What the weight was like at the last call.
+        self._seen: tuple[Any, ...] | None = None
 
     def packed_bytes(self) -> int:
         """The memory that the packed weight takes."""
@@ -186,23 +188,28 @@ def convert(
         module: Any module. It is given back.
         precision, frozen, on_cpu: As for `Linear`. Those that have been converted before get these.
     """
-    for part in module.modules():
-        if type(part) is torch.nn.Linear and part.weight.dtype == torch.float32:
+    for part in cast("Iterator[Any]", module.modules()):
+        if _is_just(part, torch.nn.Linear) and part.weight.dtype == torch.float32:
             part.__class__ = Linear
-            part._become(None, precision, frozen, on_cpu)  # type: ignore[attr-defined]
-        elif type(part) is Linear:
-            part._become(part.activation, precision, frozen, on_cpu)
+            part.become(None, precision, frozen, on_cpu)
+        elif _is_just(part, Linear):
+            part.become(part.activation, precision, frozen, on_cpu)
     return module
 
 
 def revert(module: _Module) -> _Module:
     """Undoes `convert`, in place: each `Linear` without an activation is a `torch.nn.Linear` again. What was packed is freed."""
-    for part in module.modules():
-        if type(part) is Linear and part.activation is None:
+    for part in cast("Iterator[Any]", module.modules()):
+        if _is_just(part, Linear) and part.activation is None:
             for name in ("activation", "precision", "frozen", "on_cpu", "_kept", "_seen"):
                 del part.__dict__[name]
             part.__class__ = torch.nn.Linear
     return module
+
+
+def _is_just(part: object, kind: type) -> bool:
+    """Whether that is its class, and not one that it inherits from."""
+    return type(part) is kind
 
 
 def packed_bytes(module: torch.nn.Module) -> int:

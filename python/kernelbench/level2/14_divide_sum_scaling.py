@@ -15,5 +15,5 @@ class ModelNew(tilewright.nn.Linear):
         self.weight = nn.Parameter(torch.randn(hidden_size, input_size))
         self.scaling_factor = scaling_factor
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.sum(super().forward(x), dim=1, keepdim=True) * self.scaling_factor
+    def forward(self, input: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
+        return torch.sum(super().forward(input, residual), dim=1, keepdim=True) * self.scaling_factor
