@@ -62,6 +62,14 @@ def evaluate(module: ModuleType, problem: Problem, problems: Path, trials: int, 
     return told
 
 
+def is_evaluable(module: ModuleType, problem: Problem, problems: Path, device: torch.device) -> bool:
+    """Whether the evaluator calls the problem's own model correct, compared with itself: not if it draws other random numbers in each call."""
+    (reference,) = problems.glob(f"{problem.number}_*.py")
+    text = reference.read_text(encoding="utf-8")
+    result = module.eval_kernel_against_ref(text, f"{text}\n\nclass ModelNew(Model):\n    pass\n", num_correct_trials=1, device=device)
+    return bool(result and result.correctness)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Evaluates, prints, writes; the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -79,8 +87,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         one = evaluate(module, problem, problems, options.trials, torch.device(options.device))
         told.append(one)
+        if not one["correct"]:
+            one["its own model is correct"] = is_evaluable(module, problem, problems, torch.device(options.device))
         speed = f"{one['to torch']:.3f} times torch, {one['ms']:.4f} ms" if one["correct"] else str(one.get("metadata"))
         print(f"{problem.name}: {'correct' if one['correct'] else 'NOT CORRECT'}, {speed}", flush=True)
+        if one.get("its own model is correct") is False:
+            print("    nor is the problem's own model, compared with itself", flush=True)
     ratios = [one["to torch"] for one in told if one["correct"]]
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
