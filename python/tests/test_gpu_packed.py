@@ -86,7 +86,7 @@ def test_bits_are_those_of_products_that_pack_for_themselves(m: int, n: int, k: 
 
 def test_numbers_that_cannot_be_packed_come_from_the_matrix() -> None:
     x, w = rand(2048, 2048), rand(2048, 2048)
-    w[7, 9], w[300, 4], w[301] = float("inf"), float("nan"), torch.logspace(-38, 38, 2048, device="cuda")
+    w[7, 9], w[300, 4], w[301] = float("inf"), float("nan"), torch.logspace(-38, 34, 2048, device="cuda")
     w[500, ::2] *= 1e-30
     x[11, 5], x[12] = float("-inf"), torch.logspace(-35, 0, 2048, device="cuda")
     found, expected = tilewright.linear(x, PackedMatrix(w)), tilewright.linear(x, w)
@@ -243,6 +243,7 @@ def test_the_operator_is_one_of_torch_with_what_is_packed() -> None:
     torch.library.opcheck(torch.ops.tilewright.fused_matmul.default, ("linear", x, w, []), {"packed_b": PackedMatrix(w)._memory})
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 def test_compiled() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2048, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)).cuda()
     x = rand(2048, 2048)

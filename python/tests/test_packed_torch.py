@@ -348,6 +348,11 @@ def change_by_an_optimizer(module: Any) -> None:
     torch.optim.AdamW(module.parameters(), 0.1).step()
 
 
+def change_by_a_fused_optimizer(module: Any) -> None:
+    module(torch.randn(5, 24)).sum().backward()
+    torch.optim.AdamW(module.parameters(), 0.1, fused=True).step()
+
+
 def change_by_loading(module: Any) -> None:
     module.load_state_dict(torch.nn.Linear(24, 16).state_dict())
 
@@ -374,7 +379,7 @@ def change_by_way_of_double(module: Any) -> None:
 
 
 CHANGES = [
-    *(change_in_place, change_by_an_optimizer, change_by_loading, change_by_assigning),
+    *(change_in_place, change_by_an_optimizer, change_by_a_fused_optimizer, change_by_loading, change_by_assigning),
     *(change_the_parameter, change_the_data, change_the_layout, change_by_way_of_double),
 ]
 

@@ -31,8 +31,8 @@ class PackedMatrix:
     finite, or too large or small to be packed. So the matrix is kept, too.
 
     What is packed is never older than the matrix, as far as torch counts changes: a changed matrix is packed again at its next product.
-    torch counts what its own operators write. It does not count what is written through `.data`, by a CUDA graph that is replayed, or by
-    other libraries: call `repack` after that.
+    torch counts what its own operators write, and a step of any of its optimizers counts as a change, too. It does not count what is written through
+    `.data`, by a CUDA graph that is replayed, by collectives such as `torch.distributed.broadcast`, or by other libraries: call `repack` after that.
 
     Args:
         w: A matrix, as `linear` takes it: its rows are what vectors are multiplied by. Not a tensor of the inference mode, of which torch counts
@@ -185,12 +185,35 @@ def _again(w: Any, precision: Precision, frozen: bool, on_cpu: OnCpu) -> PackedM
 def mark(tensor: torch.Tensor) -> tuple[Any, ...] | None:
     """What a tensor is like: how often torch has written to it, where it is, and how it lies. Two marks of one tensor that are equal are of the same
     numbers. None, if torch does not count that.
+
+    torch does not count what fused optimizers write, so the steps of all optimizers belong to it.
     """
     torch = _torch()
+    _watch_optimizers(torch)
     # Tensors of other classes may have no memory, or others' than they seem to have.
     if (type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter) or tensor.is_inference():
         return None
-    return tensor._version, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.device, tensor.dtype
+    return (tensor._version, _steps), tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.device, tensor.dtype
+
+
+#: How many steps optimizers of torch have made since they are watched.
+_steps = 0
+_is_watching = False
+
+
+def _watch_optimizers(torch: Any) -> None:
+    """Counts the steps of optimizers from now on."""
+    global _is_watching
+    if not _is_watching:
+        _is_watching = True
+        torch.optim.optimizer.register_optimizer_step_post_hook(_count_step)
+
+
+def _count_step(*_what: Any) -> None:
+    """Called after each step of each optimizer. Of compiled ones, torch counts what they write."""
+    global _steps
+    if not is_compiling():
+        _steps += 1
 
 
 def is_watched(torch: Any) -> bool:

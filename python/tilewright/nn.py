@@ -37,8 +37,9 @@ class Linear(torch.nn.Linear):
     as the weight. It is freed when the weight has changed, by a call in training, by `to`, `share_memory` and the like; it is not in
     copies, in what is pickled, or in `state_dict`.
 
-    torch counts what its own operators write to a weight. It does not count what is written through `weight.data`, by a CUDA graph
-    that is replayed, or by other libraries: call `repack` after that.
+    torch counts what its own operators write to a weight, and a step of any of its optimizers counts as a change, too. It does not count what is
+    written through `weight.data`, by a CUDA graph that is replayed, by collectives such as `torch.distributed.broadcast`, or by other libraries:
+    call `repack` after that.
 
     Args:
         in_features, out_features, bias, device, dtype: As for `torch.nn.Linear`.
