@@ -60,7 +60,7 @@ def evaluate(module: ModuleType, problem: Problem, problems: Path, trials: int, 
     told: dict[str, Any] = {"problem": problem.name, "compiled": bool(result and result.compiled), "correct": bool(result and result.correctness)}
     if result is not None:
         told["metadata"] = {key: str(value)[:300] for key, value in result.metadata.items()}
-    if told["correct"]:
+    if result is not None and told["correct"]:
         told["ms"], told["torch ms"] = result.runtime, result.ref_runtime
         told["to torch"] = result.ref_runtime / result.runtime
     return told
