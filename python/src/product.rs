@@ -6,9 +6,8 @@ use tilewright::plan::{self, Triangle};
 use tilewright::{Precision, Wanted};
 
 use crate::array::Array;
-use crate::engine::{Finish, Job, Place, Step, Stream};
+use crate::engine::{Finish, Job, PackedMemory, Place, Step, Stream};
 use crate::error::{Failure, argument};
-use crate::packed::PackedMemory;
 use crate::process::prepare;
 use crate::shape::{MOST_OPERANDS, Products, Rule, View, tuple};
 use crate::tensor::{self, Tensor, common_place};
@@ -161,8 +160,10 @@ impl<'a, 'py> Given<'a, 'py> {
         }
         let out = self.out.and_then(|_| tensors.pop());
         let mut operands = Operands::new(request, tensors, out)?;
-        for (packed, tensor) in operands.packed.iter_mut().zip(self.packed) {
-            *packed = tensor.map(|tensor| PackedMemory::read(tensor, operands.place)).transpose()?;
+        if let Some(torch) = Torch::get(self.a.py())? {
+            let packed = |tensor: Option<_>| tensor.map(|tensor| torch.read_packed(tensor, operands.place)).transpose();
+            let [a, b] = self.packed;
+            operands.packed = [packed(a)?, packed(b)?];
         }
         Ok(Some(operands))
     }
