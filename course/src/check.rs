@@ -205,8 +205,8 @@ fn meaning(kind: &str) -> &'static str {
         }
         "Deadlock" | "Stuck" => "Threads wait for something that nobody is left to do.",
         "Wrong" => {
-            "No access is out of bounds and no order is missing, but the numbers are others: look at the formula, at which elements go \
-             into it, and how often each does."
+            "There is no race, and no access out of bounds, but the numbers are others: look at the formula, at which elements go into \
+             it, and how often each does."
         }
         "Varies" => "The result depends on the order in which threads happen to run.",
         "NotFenced" => "What a thread has written is not visible to TMA or tensor cores without `fence_async_shared`.",
