@@ -18,7 +18,7 @@
 //! tells.
 //!
 //! **Write:** `y = a·x + y` for each element, and nothing for threads without one.
-//! `math::fma(a, x, y)` is `a·x + y`, rounded once; `a * x + y` is right, too, and rounded twice.
+//! `math::fma(a, x, y)` is `a·x + y`, rounded once; `a * x + y`, rounded twice, is right, too.
 //@ hint Which indices have the threads of the last block, if y has 600 elements? Which of them may touch y?
 //@ hint Compare the index with `y.len()` before anything is read. What does a thread do whose index is not below it? Nothing.
 //@ hint `if i < y.len() { … }` around the line that reads and writes.

@@ -10,8 +10,8 @@
 //!             i         i + 256     i + 512                256 = thread::count()
 //! ```
 //!
-//! Neighbouring threads still have neighbouring elements, which memory likes: puzzle 4 shows why, and
-//! the score tells here, too, if they have not.
+//! Neighbouring threads still have neighbouring elements, which memory likes: puzzle 4 shows why,
+//! and the score tells here, too, if they have not.
 //!
 //! An output that nobody has written is reported, too: the executor knows which elements of memory
 //! have been written.

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! For a sum s and a term x: `t = s + x` is rounded, and `(t − s) − x` is what was added too much,
-//! exactly, if s is the larger one. Kept in a second number, and taken off the next term before that
-//! is added, it is not lost (W. Kahan, 1965). Rust's compiler does not rearrange such lines.
+//! exactly, if s is the larger one. Kept in a second number, and taken off the next term before
+//! that is added, it is not lost (W. Kahan, 1965). Rust's compiler does not rearrange such lines.
 //!
 //! That works in any precision, also in the largest that there is, where no wider type could help.
 //! So the sum here is of a type `T`, which has a zero, `+` and `−`, and nothing else: no f64 behind

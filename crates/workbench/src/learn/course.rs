@@ -200,7 +200,7 @@ mod tests {
             assert_eq!(puzzle.number, index + 1, "{}", puzzle.name);
             assert!(puzzle.file.contains(&format!("/p{:02}_", index + 1)), "{}", puzzle.file);
         }
-        for name in ["barrier", "6", "06", "p06_barrier", "kernels/src/p06_barrier.rs"] {
+        for name in ["barrier", "6", "06", "p06", "p06_barrier", "kernels/src/p06_barrier.rs"] {
             assert_eq!(course.puzzle(name).unwrap().name, "barrier", "{name}");
         }
         let message = course.puzzle("barier").unwrap_err().to_string();
