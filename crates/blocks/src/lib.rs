@@ -32,6 +32,9 @@
 pub mod block_or;
 pub mod decompose;
 pub mod epilogue;
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+pub mod examples;
 pub mod major;
 pub mod matrix;
 pub mod mma_scheme;
