@@ -234,10 +234,7 @@ pub trait BlockSize {
 /// # impl BlockSize for Block {
 /// #     const THREADS: u32 = 64;
 /// # }
-/// // A tile that the block has read is room for the words.
-/// let (none, one) = (run(64, || any_negative(1.0)), run(64, || any_negative(30.0 - thread::index() as f32)));
-/// assert_eq!((none, one), (vec![false; 64], vec![true; 64]));
-///
+/// /// Whether any number of a tile is negative. When all have read it, the tile is room for the words.
 /// fn any_negative(x: f32) -> bool {
 ///     // SAFETY: all threads of the block come here, and the tile is inside of the dynamic shared memory.
 ///     unsafe {
@@ -248,6 +245,9 @@ pub trait BlockSize {
 ///         or_of_threads::<Block, 1>(&tile, u32::from(other < 0.0)) != 0
 ///     }
 /// }
+///
+/// let (none, one) = (run(64, || any_negative(1.0)), run(64, || any_negative(thread::index() as f32 - 0.5)));
+/// assert_eq!((none, one), (vec![false; 64], vec![true; 64]));
 /// ```
 ///
 /// # Safety

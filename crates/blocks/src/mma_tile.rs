@@ -469,15 +469,18 @@ impl Accumulators {
     /// ```
     /// # use blocks::mma_tile::*;
     /// # use cuda_std::{examples::run_over, prelude::*};
-    /// // What another block has left in global memory: 16 times four accumulators, those of neighbouring threads side by side.
-    /// let mut part = Vec::from_iter((0..OWN * THREADS as usize).map(|i| i as f32));
-    /// let sums = run_over(THREADS, &mut part, |part: GlobalSlice<'_, f32>| {
+    /// // What two other blocks have left in global memory: 16 times four accumulators, those of neighbouring threads side by side.
+    /// let part = OWN * THREADS as usize;
+    /// let mut parts = Vec::from_iter((0..2 * part).map(|i| if i < part { 1000.0 } else { (i - part) as f32 }));
+    /// let sums = run_over(THREADS, &mut parts, |parts: GlobalSlice<'_, f32>| {
     ///     let (mut sums, own) = (Accumulators::ZERO, 4 * thread::index());
-    ///     // SAFETY: there are as many elements, aligned to 16 bytes four by four.
-    ///     sums.add_fours(|first| unsafe { part.get4_unchecked(first * THREADS as usize + own) });
+    ///     for number in 0..2 {
+    ///         // SAFETY: there are as many elements, aligned to 16 bytes four by four.
+    ///         sums.add_fours(|first| unsafe { parts.get4_unchecked(number * part + first * THREADS as usize + own) });
+    ///     }
     ///     sums.to_array()
     /// });
-    /// assert_eq!((sums[0][..5].to_vec(), sums[255][63]), (vec![0.0, 1.0, 2.0, 3.0, 1024.0], 16_383.0));
+    /// assert_eq!((sums[0][1], sums[0][4], sums[255][63]), (1001.0, 2024.0, 1000.0 + 16_383.0));
     /// ```
     #[inline(always)]
     pub fn add_fours(&mut self, mut other: impl FnMut(usize) -> [f32; 4]) {

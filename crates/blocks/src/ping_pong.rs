@@ -205,19 +205,17 @@ impl<const N: u32> PingPong<N> {
     ///
     /// ```
     /// # use blocks::examples::ping_pong;
-    /// # use cuda_std::{examples::run, prelude::*};
-    /// // The barriers are as they were, so that the alternation may begin again.
+    /// # use cuda_std::examples::run;
     /// run(256, || {
     ///     // SAFETY: all lanes of both warpgroups come here, and wait and pass as often as each other.
     ///     unsafe {
-    ///         for tile in 0..2 {
-    ///             let ping_pong = ping_pong();
-    ///             for _ in 0..3 + tile {
-    ///                 ping_pong.wait();
-    ///                 ping_pong.pass();
-    ///             }
-    ///             ping_pong.end();
+    ///         let ping_pong = ping_pong();
+    ///         for _ in 0..3 {
+    ///             ping_pong.wait();
+    ///             ping_pong.pass();
     ///         }
+    ///         // Without it there is an arrival that nobody waits for, which is reported.
+    ///         ping_pong.end();
     ///     }
     /// });
     /// ```

@@ -392,28 +392,28 @@ impl<const STAGES: u32> Ring<STAGES> {
     /// # use blocks::{ring::*, shared_layout::*};
     /// # use cuda_std::{examples::run, prelude::*};
     /// const BARRIERS: SharedArray<u64> = Ring::<2>::barriers(&mut SharedLayout::new());
-    /// let read = run(128, || {
-    ///     static NUMBERS: Shared<[u32; 128]> = Shared::new();
+    /// let sums = run(96, || {
+    ///     static NUMBERS: Shared<[u32; 96]> = Shared::new();
     ///     let t = thread::index();
-    ///     // SAFETY: one thread initializes the barriers before the block meets; three warps fill a stage, and one reads it.
+    ///     // SAFETY: one thread initializes the barriers before the block meets; one warp reads a stage, and two fill it.
     ///     unsafe {
     ///         let ring = Ring::<2>::new(BARRIERS);
     ///         if t == 0 {
-    ///             ring.init(3, 1); // the warps that fill a stage together, and those that read it
+    ///             ring.init(2, 1); // the warps that fill a stage together, and those that read it
     ///         }
     ///         thread::sync_threads();
-    ///         if t < 96 {
-    ///             ring.producer().acquire();
-    ///             NUMBERS.write(t, t as u32);
-    ///             warp::sync_warp(warp::ALL_LANES);
-    ///             ring.producer().commit();
-    ///             return 0;
+    ///         if t < 32 {
+    ///             ring.consumer().wait();
+    ///             return (32..96).map(|i| NUMBERS.read(i)).sum();
     ///         }
-    ///         ring.consumer().wait();
-    ///         (0..96).map(|i| NUMBERS.read(i)).sum()
+    ///         ring.producer().acquire();
+    ///         NUMBERS.write(t, 1);
+    ///         warp::sync_warp(warp::ALL_LANES);
+    ///         ring.producer().commit();
+    ///         0
     ///     }
     /// });
-    /// assert_eq!(read[96..], [95 * 96 / 2; 32]);
+    /// assert_eq!(sums[..32], [64; 32]);
     /// ```
     ///
     /// # Safety

@@ -27,15 +27,15 @@ pub unsafe fn uniform(value: u32) -> u32 {
 /// ```
 /// # use blocks::uniform::*;
 /// # use cuda_std::{examples::run, prelude::*};
-/// // The first warp loads, the others multiply.
-/// let roles = run(96, || {
+/// // The first warp loads, the others multiply, each its own rows.
+/// let rows = run(96, || {
 ///     // SAFETY: all lanes come here.
 ///     match unsafe { warp_number() } {
-///         0 => "load",
-///         _ => "multiply",
+///         0 => None,
+///         warp => Some(16 * (warp - 1)),
 ///     }
 /// });
-/// assert_eq!([roles[31], roles[32], roles[95]], ["load", "multiply", "multiply"]);
+/// assert_eq!([rows[31], rows[32], rows[95]], [None, Some(0), Some(16)]);
 /// ```
 ///
 /// # Safety

@@ -172,7 +172,8 @@ impl Unreleased {
     ///
     /// # Safety
     /// All lanes of a consumer's warp come here together, once for each stage. What they had read of it they have, and
-    /// asynchronous products that read it have finished.
+    /// asynchronous products that read it have finished. One of them arrives for all: where lanes have read it themselves, they have met
+    /// ([`sync_warp`](cuda_std::warp::sync_warp)) since.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn release(self) {

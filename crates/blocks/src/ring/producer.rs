@@ -96,7 +96,8 @@ impl<const STAGES: u32> Producer<STAGES> {
     /// ```
     ///
     /// # Safety
-    /// All lanes of the warp come here together, once after each [`Producer::acquire`] and what they have written after it.
+    /// All lanes of the warp come here together, once after each [`Producer::acquire`] and what they have written after it. One of them arrives
+    /// for all: they have met ([`sync_warp`](warp::sync_warp)) since they wrote.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn commit(&self) {
