@@ -173,8 +173,17 @@ pub const fn shared_bytes(tile: TileShape) -> u32 {
 /// tile outside of `c` are left out.
 ///
 /// ```
-/// # use blocks::{epilogue::Steps, major::{KMajor, MnMajor}, matrix::{Matrix, MatrixMut}, register_tiled::*};
+/// # use blocks::{epilogue::Epilogue, major::{KMajor, MnMajor}, matrix::{Matrix, MatrixMut}, register_tiled::*};
 /// # use cuda_std::{executor::{Checks, Executor}, prelude::*};
+/// /// The accumulators as they are.
+/// struct AsTheyAre;
+///
+/// impl Epilogue for AsTheyAre {
+///     unsafe fn value(&self, _row: u32, _col: u32, accumulator: f32) -> f32 {
+///         accumulator
+///     }
+/// }
+///
 /// /// The part of a small product that comes from k = 16 to 32: what a block of split-K computes.
 /// #[kernel(
 ///     block = 128,
@@ -189,7 +198,7 @@ pub const fn shared_bytes(tile: TileShape) -> u32 {
 /// fn second_slice(a: Matrix<'_>, b: Matrix<'_>, c: MatrixMut<'_>) {
 ///     let tile = ProductTile { a, b, c, row: 0, col: 0, k_begin: TILE_64X64.k, k_end: 2 * TILE_64X64.k };
 ///     // SAFETY: all threads of the only block come here, with the memory of the tile; the launch has checked the rest.
-///     unsafe { tile_64x64::<KMajor, MnMajor>(&tile, &Steps::none()) }
+///     unsafe { tile_64x64::<KMajor, MnMajor>(&tile, &AsTheyAre) }
 /// }
 ///
 /// let (a, b, mut c) = (Vec::from_iter((0..40).map(|k| k as f32)), [1.0; 40], [0.0]);
@@ -221,8 +230,14 @@ pub struct ProductTile<'a> {
 /// Computes a tile of 128×256 by a block of 256 threads.
 ///
 /// ```
-/// # use blocks::{epilogue::Steps, major::{KMajor, MnMajor}, matrix::{Matrix, MatrixMut}, register_tiled::*};
+/// # use blocks::{epilogue::Epilogue, major::{KMajor, MnMajor}, matrix::{Matrix, MatrixMut}, register_tiled::*};
 /// # use cuda_std::{executor::{Checks, Executor}, prelude::*};
+/// # struct AsTheyAre;
+/// # impl Epilogue for AsTheyAre {
+/// #     unsafe fn value(&self, _row: u32, _col: u32, accumulator: f32) -> f32 {
+/// #         accumulator
+/// #     }
+/// # }
 /// /// `C = A·Bᵀ` for row-major A and B of one tile.
 /// #[kernel(
 ///     block = 256,
@@ -239,7 +254,7 @@ pub struct ProductTile<'a> {
 ///     // The transpose of a row-major matrix is column-major: as B it is K-major.
 ///     let tile = ProductTile { a, b: b.transposed(), c, row: 0, col: 0, k_begin: 0, k_end: a.cols() };
 ///     // SAFETY: all threads of the only block come here, with the memory of the tile; the launch has checked the rest.
-///     unsafe { tile_128x256::<KMajor, KMajor>(&tile, &Steps::none()) }
+///     unsafe { tile_128x256::<KMajor, KMajor>(&tile, &AsTheyAre) }
 /// }
 ///
 /// // 100×200, of k = 3.

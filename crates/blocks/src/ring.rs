@@ -54,7 +54,7 @@ use crate::shared_layout::{SharedArray, SharedLayout};
 /// };
 ///
 /// /// The first warp loads 32 numbers at a time, and the second one adds them to sums.
-/// #[kernel(block = 64, dynamic_shared = MEMORY.bytes, requires(x.len() % 32 == 0, sums.len() == 32))]
+/// #[kernel(block = 64, arch = "sm_90a", dynamic_shared = MEMORY.bytes, requires(x.len() % 32 == 0, sums.len() == 32))]
 /// fn add_up(x: GlobalSlice<'_, f32>, sums: GlobalSliceMut<'_, f32>) {
 ///     let (t, lane) = (thread::thread_idx_x(), warp::lane_id() as usize);
 ///     // SAFETY: one thread initializes the barriers before the block meets. Each role goes through all stages, and accesses one between
