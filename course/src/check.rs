@@ -204,7 +204,10 @@ fn meaning(kind: &str) -> &'static str {
             "Not all lanes that an instruction of the warp names have come to it."
         }
         "Deadlock" | "Stuck" => "Threads wait for something that nobody is left to do.",
-        "Wrong" => "Nothing is wrong with accesses and order: the formula gives other numbers.",
+        "Wrong" => {
+            "There is no race, and no access out of bounds, but the numbers are others: look at the formula, at which elements go into \
+             it, and how often each does."
+        }
         "Varies" => "The result depends on the order in which threads happen to run.",
         "NotFenced" => "What a thread has written is not visible to TMA or tensor cores without `fence_async_shared`.",
         "InFlight" => "A tile is overwritten while it is still used: wait until it has been read.",

@@ -18,7 +18,7 @@
 //! tells.
 //!
 //! **Write:** `y = a·x + y` for each element, and nothing for threads without one.
-//! `math::fma(a, x, y)` is `a·x + y`, rounded once.
+//! `math::fma(a, x, y)` is `a·x + y`, rounded once; `a * x + y`, rounded twice, is right, too.
 //@ hint Which indices have the threads of the last block, if y has 600 elements? Which of them may touch y?
 //@ hint Compare the index with `y.len()` before anything is read. What does a thread do whose index is not below it? Nothing.
 //@ hint `if i < y.len() { … }` around the line that reads and writes.
@@ -89,8 +89,10 @@ mod operation {
 
         fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
             let (x, y) = (values.of("x")?, values.of("y")?);
-            let one =
-                |(x, y): (&f64, &f64)| Expected::rounded(0.75 * x + y, 1, (0.75 * x + y).abs());
+            // Two roundings, as of `a * x + y`.
+            let one = |(x, y): (&f64, &f64)| {
+                Expected::rounded(0.75 * x + y, 2, (0.75 * x).abs() + y.abs())
+            };
             Ok(vec![x.iter().zip(y).map(one).collect()])
         }
 

@@ -16,7 +16,9 @@
 //! Here even `y[j] += …` of two lanes of one warp is a race: each reads, adds and writes, and one
 //! of the two sums is lost.
 //!
-//! **Write:** `y[j] = y[j] + x[2j] + x[2j + 1]`, by one thread for each element of y.
+//! **Write:** `y[j] = y[j] + x[2j] + x[2j + 1]`, by one thread for each element of y. (Atomic
+//! additions, as the next puzzle has them, would let two threads add to one element, one after the
+//! other. Nobody needs them here.)
 //@ hint Give the index of the thread to y, and let the thread read two elements of x.
 //@ hint `if j < y.len()`, then one `set_unchecked(j, …)` with `x.get_unchecked(2 * j)` and its neighbour in it.
 
@@ -62,8 +64,20 @@ mod operation {
                  may be lost.",
         reference: Score { sectors: 76, global: 16, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
-        judge: None,
+        judge: Some(nobody_adds_atomically),
     };
+
+    /// No access is atomic: each element of y has one thread.
+    fn nobody_adds_atomically(trace: &Trace) -> Result<(), String> {
+        let mut steps = trace.blocks.iter().flat_map(|block| &block.steps);
+        let Some(step) = steps.find(|step| step.kind == Kind::GlobalAtomic) else { return Ok(()) };
+        let place = step.place.and_then(|place| trace.places.get(place));
+        Err(format!(
+            "several threads add to one element, atomically, where each element of y can have a \
+             thread of its own\n  --> {}",
+            place.map_or("", |place| place)
+        ))
+    }
 
     struct AddPairs;
 

@@ -72,8 +72,8 @@ mod operation {
         source: include_str!("p11_warp_sum.rs"),
         operation: &RowSums,
         fails: "InactiveLane",
-        lesson: "The mask of the shuffle has to name just the lanes that are there: half of the \
-                 warp is not.",
+        lesson: "A lane takes the value of one that does not come to this shuffle, or is not in \
+                 its mask: in each step all 32 lanes have to call it.",
         reference: Score { sectors: 35, global: 14, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
         judge: None,

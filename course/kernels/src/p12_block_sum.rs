@@ -98,8 +98,8 @@ mod operation {
         source: include_str!("p12_block_sum.rs"),
         operation: &RowSums,
         fails: "Wrong",
-        lesson: "The result is the sum of one warp's numbers, and those of the block's other warps \
-                 are missing.",
+        lesson: "The total is not that of the block: the sum of each of its 8 warps has to be in \
+                 it, once.",
         reference: Score { sectors: 228, global: 60, shared: 24, conflicts: 0, waits: 24 },
         limits: Limits::NONE,
         judge: None,

@@ -84,8 +84,9 @@ mod operation {
         source: include_str!("p14_flags.rs"),
         operation: &RunningTotals,
         fails: "GlobalRace",
-        lesson: "The flag has been seen, and nothing says that the total which was written before \
-                 it can be seen, too: that takes an order at the store and one at the load.",
+        lesson: "The flag has been seen, and nothing says that the total which belongs to it can \
+                 be seen, too: the store has to come behind the total and release it, and the load \
+                 has to acquire it.",
         reference: Score { sectors: 234, global: 233, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
         judge: None,

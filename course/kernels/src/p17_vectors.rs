@@ -70,8 +70,8 @@ mod operation {
         source: include_str!("p17_vectors.rs"),
         operation: &DoubleRows,
         fails: "Misaligned",
-        lesson: "The second row of a matrix with an odd number of columns begins where no vector \
-                 can.",
+        lesson: "If the number of columns is no multiple of 4, some rows begin where no vector of \
+                 4 elements can.",
         reference: Score { sectors: 512, global: 32, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits { global: Some(32), ..Limits::NONE },
         judge: None,

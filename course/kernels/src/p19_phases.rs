@@ -21,10 +21,10 @@
 //! thread comes to one that is not there yet. (TMA and other blocks need a fence besides, as the
 //! next puzzle has it; here nobody comes to the barriers but threads of this block.)
 //!
-//! **Write:** the initialization, and the rounds, in which the two warps meet at `full` and
-//! `empty`. Behind the initialization the block's barrier, `thread::sync_threads()`, is not
-//! allowed: it would stop both warps, where only one has to wait.
-//@ hint `full` is complete when all 32 threads of the producer's warp have written: `full.init(32)`. And `empty`?
+//! **Write:** the initialization with the block's barrier, `thread::sync_threads()`, behind it, and
+//! the rounds, in which the two warps meet at `full` and `empty` alone: any other barrier there
+//! would stop both warps, where only one has to wait.
+//@ hint `full` is complete when all 32 threads of the producer's warp have written: `full.init(32)`. `empty` is when all 32 of the consumer's have read. Behind both lines, once: `thread::sync_threads();`
 //@ hint The parity of phase r is r mod 2. The consumer waits in round r for phase r of `full`, and the producer for phase r − 1 of `empty`.
 //@ hint Producer: `empty.wait(parity ^ 1)`, the write, `full.arrive()`. Consumer: `full.wait(parity)`, the read, `empty.arrive()`. With `let parity = round & 1;`.
 
@@ -100,27 +100,25 @@ mod operation {
         operation: &HandOver,
         fails: "Race",
         lesson: "Nothing makes one warp wait for the other: the consumer reads before the producer \
-                 has written, or the producer writes before the consumer has read.",
+                 has written, the producer writes before the consumer has read, or, from element \
+                 32 on, where the barriers are, a thread comes to one that is not there yet.",
         reference: Score { sectors: 40, global: 10, shared: 5, conflicts: 0, waits: 12 },
         limits: Limits::NONE,
         judge: Some(warps_meet_at_phases),
     };
 
-    /// Nobody comes to the block's barrier when the first number has been written.
+    /// When the first number has been written, nobody waits anywhere but at phases.
     fn warps_meet_at_phases(trace: &Trace) -> Result<(), String> {
         let steps = || trace.blocks.iter().flat_map(|block| &block.steps);
         let first = steps().find(|step| step.kind == Kind::SharedStore).map(|step| step.step);
         let is_later = |step: u64| first.is_some_and(|first| first < step);
-        let at_block = |barrier| matches!(barrier, Some(Barrier::Block));
-        let Some(wait) = steps()
-            .find(|step| step.kind == Kind::Wait && at_block(step.barrier) && is_later(step.step))
-        else {
-            return Ok(());
-        };
+        let is_phase = |barrier| matches!(barrier, Some(Barrier::Mbarrier(_)));
+        let mut waits = steps().filter(|step| step.kind == Kind::Wait && is_later(step.step));
+        let Some(wait) = waits.find(|step| !is_phase(step.barrier)) else { return Ok(()) };
         let place = wait.place.and_then(|place| trace.places.get(place));
         Err(format!(
-            "all threads come to the block's barrier in the rounds, where `full` and `empty` are \
-             enough\n  --> {}",
+            "in the rounds threads stop at {}, where `full` and `empty` are enough\n  --> {}",
+            wait.barrier.map_or("another barrier".to_owned(), |barrier| barrier.to_string()),
             place.map_or("", |place| place)
         ))
     }

@@ -20,6 +20,7 @@
 //@ hint One thread: `barrier.init(1)`, the fence, `arrive_expecting`, `load_tile`. How many arrivals has the phase, if that thread alone arrives?
 //@ hint `arrive_expecting` counts bytes: an f32 has 4, and the tile 32·32 of them: `TILE_BYTES as u32`.
 //@ hint All threads wait, behind a barrier of the block: `thread::sync_threads(); barrier.wait(0);`
+//@ hint If only matrices of several tiles come out wrong: which coordinate goes first? `[first_col, first_row, 0]`
 
 use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;

@@ -101,8 +101,8 @@ mod operation {
         source: include_str!("p21_mma.rs"),
         operation: &Product,
         fails: "Wrong",
-        lesson: "The lanes bring the right numbers in the wrong registers, so tensor cores take \
-                 rows for terms.",
+        lesson: "A lane brings numbers in other registers than the picture says, so that tensor \
+                 cores take rows for terms, or it stores its sums as other elements of C.",
         reference: Score { sectors: 1088, global: 136, shared: 0, conflicts: 0, waits: 0 },
         limits: Limits::NONE,
         judge: None,

@@ -12,17 +12,17 @@
 //! ```
 //!
 //! For a sum s and a term x: `t = s + x` is rounded, and `(t − s) − x` is what was added too much,
-//! exactly, if s is the larger one. Kept in a second number, and taken off the next term, it is not
-//! lost (W. Kahan, 1965). Rust's compiler does not rearrange such lines.
+//! exactly, if s is the larger one. Kept in a second number, and taken off the next term before
+//! that is added, it is not lost (W. Kahan, 1965). Rust's compiler does not rearrange such lines.
 //!
 //! That works in any precision, also in the largest that there is, where no wider type could help.
 //! So the sum here is of a type `T`, which has a zero, `+` and `−`, and nothing else: no f64 behind
 //! f32.
 //!
-//! **Write:** `add`, and `total`. What is allowed here is three roundings, whatever the length.
+//! **Write:** `add`. What is allowed here is three roundings, whatever the length.
 //@ hint `lost` is what was added too much so far: the next term becomes `x − lost` before it is added.
 //@ hint What was added too much now? `(next − sum) − term`, with the new sum `next`, the old one, and the term as it was added.
-//@ hint In `add`: `let term = x - self.lost; let next = self.sum + term; self.lost = (next - self.sum) - term; self.sum = next;`
+//@ hint `let term = x - self.lost; let next = self.sum + term; self.lost = (next - self.sum) - term; self.sum = next;`
 
 use core::ops::{Add, Sub};
 
@@ -51,14 +51,10 @@ impl<T: Copy + Add<Output = T> + Sub<Output = T>> Compensated<T> {
         //@ end
     }
 
-    /// The sum of all terms.
+    /// The sum of all terms, without what it is still too large by.
     #[inline(always)]
     pub fn total(self) -> T {
-        //@ blank
         self.sum - self.lost
-        //@ instead
-        //| self.sum
-        //@ end
     }
 }
 

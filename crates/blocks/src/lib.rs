@@ -22,6 +22,13 @@
 //!
 //! Like kernels, they are compiled twice: for the GPU, and for the CPU executor, which checks them. The crate has no kernel of
 //! its own.
+//!
+//! # The examples
+//!
+//! They run on the executor, in the manner of those of [`cuda_std`](cuda_std#the-examples). Where an example is about one method, it begins with
+//! parts that are ready for use: `ring::<2>(1, 1)` is a ring of two stages, each with one producer and one consumer, whose barriers are
+//! initialized; `ping_pong()` is the alternation of two warpgroups, and `staging(0)` what belongs to the first warpgroup. How a kernel makes
+//! them, the example of [`Ring`](ring::Ring), [`PingPong`](ping_pong::PingPong) or [`Staging`](staging::Staging) shows.
 
 #![no_std]
 #![allow(
@@ -32,6 +39,9 @@
 pub mod block_or;
 pub mod decompose;
 pub mod epilogue;
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+pub mod examples;
 pub mod major;
 pub mod matrix;
 pub mod mma_scheme;

@@ -27,6 +27,27 @@ pub const TILES: usize = 2;
 pub type Sums = [[[f32; 4]; TILES]; TILES];
 
 /// A way to multiply.
+///
+/// ```
+/// # use blocks::mma_scheme::*;
+/// # use cuda_std::{Bf16, examples::run, warp};
+/// /// What lane 0 has of rows of ones times columns of their own numbers: columns 0 and 1 of rows 0 and 8.
+/// fn products<S: Scheme>(word_of: impl Fn(f32) -> u32 + Sync) -> [f32; 4] {
+///     run(32, || {
+///         let row = S::prepare([word_of(1.0); 4]);
+///         let column = S::prepare([word_of((warp::lane_id() / 4) as f32); 4]);
+///         let mut sums = [[[0.0; 4]; TILES]; TILES];
+///         // SAFETY: all lanes come here.
+///         unsafe { S::add_products(&mut sums, [[row; 2]; TILES], [column; TILES]) };
+///         sums[0][0]
+///     })[0]
+/// }
+///
+/// // 16 words are 16 fp32 numbers, or 32 bf16 numbers.
+/// assert_eq!(products::<ThreeTf32>(f32::to_bits), [0.0, 16.0, 0.0, 16.0]);
+/// let two = |number| u32::from(Bf16::from_f32(number).to_bits()) * 0x1_0001;
+/// assert_eq!(products::<Bf16Products>(two), [0.0, 32.0, 0.0, 32.0]);
+/// ```
 pub trait Scheme {
     /// What the operands are made of.
     type Element: Element;
@@ -38,26 +59,86 @@ pub trait Scheme {
     const RECOMPUTES: bool;
 
     /// Prepares the words `q`, `q + 4`, `q + 8` and `q + 12` of a line.
+    ///
+    /// ```
+    /// # use blocks::mma_scheme::*;
+    /// // fp32 numbers are decomposed; bf16 numbers stay as they are, in words of two.
+    /// let words = [1.0 + 2f32.powi(-20), 2.0, 3.0, 4.0].map(f32::to_bits);
+    /// let parts = ThreeTf32::prepare(words);
+    /// assert_eq!((parts.high, parts.low[0]), ([1.0, 2.0, 3.0, 4.0], 2f32.powi(-20)));
+    /// assert_eq!(Bf16Products::prepare(words), words);
+    /// ```
     fn prepare(words: [u32; 4]) -> Self::Parts;
 
     /// Adds the products of two tiles of 16 rows of A with two of 8 columns of B over 16 words. `a[i]` are rows `g` and `g + 8` of tile `i`,
     /// and `b[j]` is column `g` of tile `j`.
+    ///
+    /// ```
+    /// # use blocks::mma_scheme::*;
+    /// # use cuda_std::examples::run;
+    /// // Tiles of ones and of twos, by tiles of ones and of threes, each over 16 words.
+    /// let [one, two, three] = [1.0, 2.0, 3.0].map(|number: f32| ThreeTf32::prepare([number.to_bits(); 4]));
+    /// let sums = run(32, || {
+    ///     let mut sums = [[[0.5; 4]; TILES]; TILES];
+    ///     // SAFETY: all lanes come here.
+    ///     unsafe { ThreeTf32::add_products(&mut sums, [[one; 2], [two; 2]], [one, three]) };
+    ///     sums
+    /// });
+    /// assert_eq!(sums, [[[[16.5; 4], [48.5; 4]], [[32.5; 4], [96.5; 4]]]; 32]);
+    /// ```
     ///
     /// # Safety
     /// The whole warp calls this function together.
     unsafe fn add_products(sums: &mut Sums, a: [[Self::Parts; 2]; TILES], b: [Self::Parts; TILES]);
 
     /// An element as a number.
+    ///
+    /// ```
+    /// # use blocks::mma_scheme::*;
+    /// # use cuda_std::Bf16;
+    /// assert_eq!(Bf16Products::to_f32(Bf16::from_bits(0x3FC0)), 1.5);
+    /// assert_eq!(ThreeTf32::to_f32(0.1), 0.1);
+    /// ```
     fn to_f32(element: Self::Element) -> f32;
 
     /// A number as an element, rounded to nearest.
+    ///
+    /// ```
+    /// # use blocks::mma_scheme::*;
+    /// fn rounded<S: Scheme>(number: f32) -> f32 {
+    ///     S::to_f32(S::from_f32(number))
+    /// }
+    /// assert_eq!((rounded::<ThreeTf32>(0.1), rounded::<Bf16Products>(0.1)), (0.1, 0.100_097_656_25));
+    /// ```
     fn from_f32(number: f32) -> Self::Element;
 }
 
 /// fp32 by three TF32 products.
+///
+/// ```
+/// # use blocks::mma_scheme::*;
+/// # use cuda_std::examples::run;
+/// let x = 0.1f32;
+/// let sums = run(32, || {
+///     let (line, mut sums) = (ThreeTf32::prepare([x.to_bits(); 4]), [[[0.0; 4]; TILES]; TILES]);
+///     // SAFETY: all lanes come here.
+///     unsafe { ThreeTf32::add_products(&mut sums, [[line; 2]; TILES], [line; TILES]) };
+///     f64::from(sums[0][0][0])
+/// });
+/// // 16 products: within the bound, which one of TF32 numbers alone is far from.
+/// let (exact, high) = (16.0 * f64::from(x) * f64::from(x), f64::from(Decomposed::of([x]).high[0]));
+/// let bound = ThreeTf32::bound(16, 0, exact, 32.0 * f64::from(x));
+/// assert!((sums[0] - exact).abs() <= bound && (16.0 * high * high - exact).abs() > 100.0 * bound);
+/// ```
 pub struct ThreeTf32;
 
 /// An operand of [`ThreeTf32`]: fp32 numbers as TF32 numbers, and what that leaves of them.
+///
+/// ```
+/// # use blocks::mma_scheme::*;
+/// let numbers = Decomposed::of([1.0, 1.0 + 2f32.powi(-20)]);
+/// assert_eq!((numbers.high, numbers.low), ([1.0, 1.0], [0.0, 2f32.powi(-20)]));
+/// ```
 #[derive(Clone, Copy)]
 pub struct Decomposed<const N: usize> {
     /// Rounded to the nearest TF32 number.
@@ -68,6 +149,12 @@ pub struct Decomposed<const N: usize> {
 
 impl<const N: usize> Decomposed<N> {
     /// The parts of these numbers.
+    ///
+    /// ```
+    /// # use blocks::mma_scheme::*;
+    /// let Decomposed { high: [high], low: [low] } = Decomposed::of([0.1]);
+    /// assert!(high != 0.1 && high + low == 0.1);
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn of(numbers: [f32; N]) -> Self {
@@ -81,6 +168,18 @@ impl<const N: usize> Decomposed<N> {
 
 impl ThreeTf32 {
     /// `sum` and the products of fragments of k = 8, the small ones first.
+    ///
+    /// ```
+    /// # use blocks::mma_scheme::*;
+    /// # use cuda_std::examples::run;
+    /// // Eight products of x and 1/8, which TF32 numbers alone would make 1.
+    /// let x = 1.0 + 2f32.powi(-20);
+    /// let sums = run(32, || {
+    ///     // SAFETY: all lanes come here.
+    ///     unsafe { ThreeTf32::product(Decomposed::of([x; 4]), Decomposed::of([0.125; 2]), [1.0; 4]) }
+    /// });
+    /// assert_eq!(sums, [[1.0 + x; 4]; 32]);
+    /// ```
     ///
     /// # Safety
     /// The whole warp calls this function together.
@@ -102,6 +201,15 @@ impl ThreeTf32 {
     /// With u = 2⁻²⁴: of a product, low·low is left out (2⁻²²), and each of two low parts is cut off (2⁻²²): 12u. Sums of tensor cores of
     /// k = 16: six, cut off at 2u each. Then an addition for every 16 terms, and as many more as the kernel makes, `additions`. Where
     /// operands are small, cut-off low parts are off by 2⁻¹³⁶ at most, and sums by 2⁻¹⁴⁹ for each operation.
+    ///
+    /// ```
+    /// # use blocks::mma_scheme::*;
+    /// // 64 products of numbers up to 1: less than what fp32 additions one after the other may be off by.
+    /// let bound = ThreeTf32::bound(64, 0, 64.0, 128.0);
+    /// assert!(bound < 64.0 * 64.0 * 2f64.powi(-24));
+    /// // Added up in 8 parts, they may be off by more.
+    /// assert!(ThreeTf32::bound(64, 8, 64.0, 128.0) > bound);
+    /// ```
     #[cfg(not(target_arch = "nvptx64"))]
     #[must_use]
     pub fn bound(terms: usize, additions: usize, magnitude: f64, operands: f64) -> f64 {
@@ -168,6 +276,20 @@ impl Scheme for ThreeTf32 {
 }
 
 /// bf16 by bf16 products with fp32 sums, which tensor cores keep.
+///
+/// ```
+/// # use blocks::mma_scheme::*;
+/// # use cuda_std::{Bf16, examples::run};
+/// // Two numbers in a word: 1.5 and 2. Twice 16 products of each with itself.
+/// let word = u32::from(Bf16::from_f32(1.5).to_bits()) | u32::from(Bf16::from_f32(2.0).to_bits()) << 16;
+/// let sums = run(32, || {
+///     let (line, mut sums) = (Bf16Products::prepare([word; 4]), [[[0.0; 4]; TILES]; TILES]);
+///     // SAFETY: all lanes come here.
+///     unsafe { Bf16Products::add_products(&mut sums, [[line; 2]; TILES], [line; TILES]) };
+///     sums[1][1]
+/// });
+/// assert_eq!(sums, [[16.0 * (2.25 + 4.0); 4]; 32]);
+/// ```
 pub struct Bf16Products;
 
 impl Scheme for Bf16Products {

@@ -57,9 +57,11 @@
 //! Source: V. Volkov, J. Demmel, "Benchmarking GPUs to tune dense linear algebra" (SC 2008), for accumulators in registers; the
 //! two-buffered pipeline is that of NVIDIA's CUTLASS ("efficient GEMM").
 
-use core::marker::PhantomData;
+mod panel;
 
 use cuda_std::prelude::*;
+
+use panel::Panel;
 
 use crate::epilogue::{Epilogue, takes_vectors_of};
 use crate::major::Major;
@@ -67,6 +69,14 @@ use crate::matrix::{Matrix, MatrixMut};
 use crate::shared_layout::{SharedArray, SharedLayout};
 
 /// The size of the tile that a block computes.
+///
+/// ```
+/// # use blocks::register_tiled::*;
+/// // How many blocks a product of 1000×1000×1000 takes, in four slices of k.
+/// let TileShape { m, n, k } = TILE_64X64;
+/// let slice = 1000u32.div_ceil(4).next_multiple_of(k);
+/// assert_eq!((1000u32.div_ceil(m), 1000u32.div_ceil(n), 1000u32.div_ceil(slice), slice), (16, 16, 4, 256));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TileShape {
     /// Rows of C.
@@ -143,12 +153,62 @@ const fn memory(tile: TileShape) -> Memory {
 }
 
 /// The dynamic shared memory that a block with such a tile needs, in bytes.
+///
+/// ```
+/// # use blocks::register_tiled::*;
+/// # use cuda_std::prelude::*;
+/// #[kernel(block = 256, dynamic_shared = shared_bytes(TILE_128X256))]
+/// fn multiply() {
+///     // …
+/// }
+/// assert_eq!(multiply::DYNAMIC_SHARED_BYTES.div_ceil(1 << 10), 180);
+/// // Compute capability 8.6 has 99 KiB for a block.
+/// assert!(shared_bytes(TILE_128X128) <= 99 << 10);
+/// ```
 pub const fn shared_bytes(tile: TileShape) -> u32 {
     memory(tile).bytes
 }
 
 /// What a block computes: the tile of `c` whose first element is (`row`, `col`), over k from `k_begin` to `k_end`. Elements of the
 /// tile outside of `c` are left out.
+///
+/// ```
+/// # use blocks::{epilogue::Epilogue, major::{KMajor, MnMajor}, matrix::{Matrix, MatrixMut}, register_tiled::*};
+/// # use cuda_std::{executor::{Checks, Executor}, prelude::*};
+/// /// The accumulators as they are.
+/// struct AsTheyAre;
+///
+/// impl Epilogue for AsTheyAre {
+///     unsafe fn value(&self, _row: u32, _col: u32, accumulator: f32) -> f32 {
+///         accumulator
+///     }
+/// }
+///
+/// /// The part of a small product that comes from k = 16 to 32: what a block of split-K computes.
+/// #[kernel(
+///     block = 128,
+///     dynamic_shared = shared_bytes(TILE_64X64),
+///     requires(
+///         a.rows() == c.rows() && c.rows() <= TILE_64X64.m,
+///         b.cols() == c.cols() && c.cols() <= TILE_64X64.n,
+///         a.cols() == b.rows() && a.cols() >= 32,
+///         a.is_contiguous_along_rows() && b.is_contiguous_along_rows()
+///     )
+/// )]
+/// fn second_slice(a: Matrix<'_>, b: Matrix<'_>, c: MatrixMut<'_>) {
+///     let tile = ProductTile { a, b, c, row: 0, col: 0, k_begin: TILE_64X64.k, k_end: 2 * TILE_64X64.k };
+///     // SAFETY: all threads of the only block come here, with the memory of the tile; the launch has checked the rest.
+///     unsafe { tile_64x64::<KMajor, MnMajor>(&tile, &AsTheyAre) }
+/// }
+///
+/// let (a, b, mut c) = (Vec::from_iter((0..40).map(|k| k as f32)), [1.0; 40], [0.0]);
+/// let (a, b) = (Matrix::new(GlobalSlice::new(&a), 1, 40, 40, 1)?, Matrix::new(GlobalSlice::new(&b), 40, 1, 1, 1)?);
+/// let arguments = second_slice { a, b, c: MatrixMut::new(GlobalSliceMut::new(&mut c), 1, 1, 1, 1)? };
+/// // SAFETY: the views are of arrays of this program.
+/// unsafe { Executor::new(Checks::Full).launch(arguments, Dim3::from(1)) }?;
+/// assert_eq!(c[0], (16..32).sum::<u32>() as f32);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct ProductTile<'a> {
     /// The operand A, with as many rows as C.
@@ -169,6 +229,49 @@ pub struct ProductTile<'a> {
 
 /// Computes a tile of 128×256 by a block of 256 threads.
 ///
+/// ```
+/// # use blocks::{epilogue::Epilogue, major::{KMajor, MnMajor}, matrix::{Matrix, MatrixMut}, register_tiled::*};
+/// # use cuda_std::{executor::{Checks, Executor}, prelude::*};
+/// # struct AsTheyAre;
+/// # impl Epilogue for AsTheyAre {
+/// #     unsafe fn value(&self, _row: u32, _col: u32, accumulator: f32) -> f32 {
+/// #         accumulator
+/// #     }
+/// # }
+/// /// `C = A·Bᵀ` for row-major A and B of one tile.
+/// #[kernel(
+///     block = 256,
+///     min_blocks = 1,
+///     dynamic_shared = shared_bytes(TILE_128X256),
+///     requires(
+///         a.rows() == c.rows() && c.rows() <= TILE_128X256.m,
+///         b.rows() == c.cols() && c.cols() <= TILE_128X256.n,
+///         a.cols() == b.cols(),
+///         a.is_contiguous_along_rows() && b.is_contiguous_along_rows()
+///     )
+/// )]
+/// fn multiply(a: Matrix<'_>, b: Matrix<'_>, c: MatrixMut<'_>) {
+///     // The transpose of a row-major matrix is column-major: as B it is K-major.
+///     let tile = ProductTile { a, b: b.transposed(), c, row: 0, col: 0, k_begin: 0, k_end: a.cols() };
+///     // SAFETY: all threads of the only block come here, with the memory of the tile; the launch has checked the rest.
+///     unsafe { tile_128x256::<KMajor, KMajor>(&tile, &AsTheyAre) }
+/// }
+///
+/// // 100×200, of k = 3.
+/// let (a, b) = (Vec::from_iter((0..300).map(|i| (i % 7) as f32)), Vec::from_iter((0..600).map(|i| (i % 5) as f32)));
+/// let (mut c, (a_view, b_view)) = (vec![0.0; 100 * 200], (GlobalSlice::new(&a), GlobalSlice::new(&b)));
+/// let arguments = multiply {
+///     a: Matrix::new(a_view, 100, 3, 3, 1)?,
+///     b: Matrix::new(b_view, 200, 3, 3, 1)?,
+///     c: MatrixMut::new(GlobalSliceMut::new(&mut c), 100, 200, 200, 1)?,
+/// };
+/// // SAFETY: the views are of arrays of this program.
+/// unsafe { Executor::new(Checks::Full).launch(arguments, Dim3::from(1)) }?;
+/// let exact = |row: usize, col: usize| (0..3).map(|l| a[3 * row + l] * b[3 * col + l]).sum::<f32>();
+/// assert!(c.iter().enumerate().all(|(i, c)| *c == exact(i / 200, i % 200)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Safety
 /// Called by all threads of a one-dimensional block of 256, launched with [`shared_bytes`] of [`TILE_128X256`], which nothing else uses.
 /// The tile is as [`ProductTile`] says, the same for all threads, and no other block has elements of it. The strides that `A` and `B`
@@ -181,6 +284,42 @@ pub unsafe fn tile_128x256<A: Major, B: Major>(tile: &ProductTile<'_>, epilogue:
 
 /// Computes a tile of 128×128 by a block of 256 threads.
 ///
+/// ```
+/// # use blocks::{epilogue::Activation, major::{KMajor, MnMajor}, matrix::{Matrix, MatrixMut}, register_tiled::*};
+/// # use cuda_std::{executor::{Checks, Executor}, prelude::*};
+/// /// `C = max(Aᵀ·B, 0)` for row-major A and B of one tile.
+/// #[kernel(
+///     block = 256,
+///     min_blocks = 1,
+///     dynamic_shared = shared_bytes(TILE_128X128),
+///     requires(
+///         a.cols() == c.rows() && c.rows() <= TILE_128X128.m,
+///         b.cols() == c.cols() && c.cols() <= TILE_128X128.n,
+///         a.rows() == b.rows(),
+///         a.is_contiguous_along_rows() && b.is_contiguous_along_rows()
+///     )
+/// )]
+/// fn multiply(a: Matrix<'_>, b: Matrix<'_>, c: MatrixMut<'_>) {
+///     let tile = ProductTile { a: a.transposed(), b, c, row: 0, col: 0, k_begin: 0, k_end: a.rows() };
+///     // SAFETY: all threads of the only block come here, with the memory of the tile; the launch has checked the rest.
+///     unsafe { tile_128x128::<MnMajor, MnMajor>(&tile, &Activation::Relu) }
+/// }
+///
+/// // 100×60, of k = 3.
+/// let (a, b) = (Vec::from_iter((0..300).map(|i| (i % 7) as f32 - 3.0)), Vec::from_iter((0..180).map(|i| (i % 5) as f32)));
+/// let (mut c, (a_view, b_view)) = (vec![9.0; 100 * 60], (GlobalSlice::new(&a), GlobalSlice::new(&b)));
+/// let arguments = multiply {
+///     a: Matrix::new(a_view, 3, 100, 100, 1)?,
+///     b: Matrix::new(b_view, 3, 60, 60, 1)?,
+///     c: MatrixMut::new(GlobalSliceMut::new(&mut c), 100, 60, 60, 1)?,
+/// };
+/// // SAFETY: the views are of arrays of this program.
+/// unsafe { Executor::new(Checks::Full).launch(arguments, Dim3::from(1)) }?;
+/// let exact = |row: usize, col: usize| (0..3).map(|l| a[100 * l + row] * b[60 * l + col]).sum::<f32>().max(0.0);
+/// assert!(c.iter().enumerate().all(|(i, c)| *c == exact(i / 60, i % 60)) && c.contains(&0.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Safety
 /// Called by all threads of a one-dimensional block of 256, launched with [`shared_bytes`] of [`TILE_128X128`], which nothing else uses.
 /// The tile is as [`ProductTile`] says, the same for all threads, and no other block has elements of it. The strides that `A` and `B`
@@ -192,6 +331,62 @@ pub unsafe fn tile_128x128<A: Major, B: Major>(tile: &ProductTile<'_>, epilogue:
 }
 
 /// Computes a tile of 64×64 by a block of 128 threads.
+///
+/// ```
+/// use blocks::epilogue::Epilogue;
+/// use blocks::major::{KMajor, MnMajor};
+/// use blocks::matrix::{Matrix, MatrixMut};
+/// use blocks::register_tiled::{ProductTile, TILE_64X64, shared_bytes, tile_64x64};
+/// use cuda_std::Grid as _;
+/// use cuda_std::executor::{Checks, Executor};
+/// use cuda_std::prelude::*;
+///
+/// /// Accumulators times a factor.
+/// struct Times(f32);
+///
+/// impl Epilogue for Times {
+///     unsafe fn value(&self, _row: u32, _col: u32, accumulator: f32) -> f32 {
+///         self.0 * accumulator
+///     }
+/// }
+///
+/// /// `C = alpha·A·B` for row-major A and B, a block for each tile.
+/// #[kernel(
+///     block = 128,
+///     min_blocks = 4,
+///     dynamic_shared = shared_bytes(TILE_64X64),
+///     grid = (c.cols().div_ceil(TILE_64X64.n).max(1), c.rows().div_ceil(TILE_64X64.m).max(1)),
+///     requires(
+///         a.rows() == c.rows(),
+///         b.cols() == c.cols(),
+///         a.cols() == b.rows(),
+///         a.is_contiguous_along_rows(),
+///         b.is_contiguous_along_rows()
+///     )
+/// )]
+/// fn multiply(alpha: f32, a: Matrix<'_>, b: Matrix<'_>, c: MatrixMut<'_>) {
+///     let (row, col) = (thread::block_idx_y() * TILE_64X64.m, thread::block_idx_x() * TILE_64X64.n);
+///     let tile = ProductTile { a, b, c, row, col, k_begin: 0, k_end: a.cols() };
+///     // SAFETY: all threads of the block come here, with the memory of the tile; the launch has checked the rest.
+///     unsafe { tile_64x64::<KMajor, MnMajor>(&tile, &Times(alpha)) }
+/// }
+///
+/// // 70×90, of k = 3: four tiles, three of which reach beyond C.
+/// let (a, b) = (Vec::from_iter((0..210).map(|i| (i % 7) as f32)), Vec::from_iter((0..270).map(|i| (i % 5) as f32)));
+/// let (mut c, (a_view, b_view)) = (vec![0.0; 70 * 90], (GlobalSlice::new(&a), GlobalSlice::new(&b)));
+/// let arguments = multiply {
+///     alpha: 0.5,
+///     a: Matrix::new(a_view, 70, 3, 3, 1)?,
+///     b: Matrix::new(b_view, 3, 90, 90, 1)?,
+///     c: MatrixMut::new(GlobalSliceMut::new(&mut c), 70, 90, 90, 1)?,
+/// };
+/// let grid = arguments.grid();
+/// // SAFETY: the views are of arrays of this program.
+/// unsafe { Executor::new(Checks::Full).launch(arguments, grid) }?;
+/// let exact = |row: usize, col: usize| 0.5 * (0..3).map(|l| a[3 * row + l] * b[90 * l + col]).sum::<f32>();
+/// assert!(c.iter().enumerate().all(|(i, c)| *c == exact(i / 90, i % 90)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Safety
 /// Called by all threads of a one-dimensional block of 128, launched with [`shared_bytes`] of [`TILE_64X64`], which nothing else uses.
@@ -304,151 +499,6 @@ unsafe fn compute<
     // With 128 accumulators there are no registers for a choice.
     let by_fours = COLS > 8 || takes_vectors_of(&tile.c, 4);
     store_tile(tile, accumulator_tile, n, m * n / 4, threads, by_fours, epilogue);
-}
-
-/// A panel of an operand: [`PANEL_K`] rows, each with the tile's rows of A or columns of B, and what of it a thread loads:
-/// `LOADS` times four elements that are neighbours in memory. If the operand is K-major, these lie below each other in the panel,
-/// else side by side.
-struct Panel<'a, O: Major, const LOADS: usize> {
-    /// Its rows are k.
-    matrix: Matrix<'a>,
-    /// The first row of the panel in the matrix, and the row where the block's k ends.
-    row: u32,
-    row_end: u32,
-    /// The first column of the panel in the matrix.
-    col: u32,
-    /// The offset of this thread's first element.
-    offset: u64,
-    /// Whether all columns of the panel are inside the matrix.
-    is_inside: bool,
-    /// Whether four neighbours are one aligned vector.
-    has_vectors: bool,
-    thread: usize,
-    threads: usize,
-    order: PhantomData<O>,
-}
-
-impl<'a, O: Major, const LOADS: usize> Panel<'a, O, LOADS> {
-    /// The first panel of a tile.
-    #[inline(always)]
-    fn new(matrix: Matrix<'a>, col: u32, tile: &ProductTile<'_>, thread: usize, threads: usize) -> Self {
-        let multiple_of_4 = |value: u64| value & 3 == 0;
-        let (other_stride, width) =
-            (if O::K { matrix.col_stride() } else { matrix.row_stride() }, (LOADS * 4 * threads / PANEL_K) as u32);
-        let mut panel = Self {
-            matrix,
-            row: tile.k_begin,
-            row_end: tile.k_end,
-            col,
-            offset: 0,
-            is_inside: matrix.cols() >= width && col <= matrix.cols() - width,
-            has_vectors: multiple_of_4(other_stride)
-                && multiple_of_4(matrix.data().as_ptr() as u64 / size_of::<f32>() as u64),
-            thread,
-            threads,
-            order: PhantomData,
-        };
-        let (row, col) = panel.position(0);
-        panel.offset = panel.place(panel.row + row as u32, panel.col + col as u32);
-        panel
-    }
-
-    /// The offset of an element in memory, one of whose strides is known to be 1.
-    #[inline(always)]
-    fn place(&self, row: u32, col: u32) -> u64 {
-        let (row, col) = (u64::from(row), u64::from(col));
-        if O::K { row + col * self.matrix.col_stride() } else { row * self.matrix.row_stride() + col }
-    }
-
-    /// Where in the panel the first of the four elements of load `load` is.
-    #[inline(always)]
-    fn position(&self, load: usize) -> (usize, usize) {
-        let width = LOADS * 4 * self.threads / PANEL_K;
-        let i = self.thread + load * self.threads;
-        if O::K {
-            (self.thread % 4 * 4, self.thread / 4 * LOADS + load) // four threads for a column
-        } else {
-            (i / (width / 4), i % (width / 4) * 4)
-        }
-    }
-
-    /// The distance in memory from the first element of load 0 to that of load `load`: the same for all threads.
-    #[inline(always)]
-    fn distance(&self, load: usize) -> u64 {
-        let width = LOADS * 4 * self.threads / PANEL_K;
-        let i = load * self.threads;
-        if O::K { load as u64 * self.matrix.col_stride() } else { (i / (width / 4)) as u64 * self.matrix.row_stride() }
-    }
-
-    /// Goes to the panel with the following k.
-    #[inline(always)]
-    fn advance(&mut self) {
-        self.row += PANEL_K as u32;
-        self.offset += PANEL_K as u64 * if O::K { 1 } else { self.matrix.row_stride() };
-    }
-
-    /// Loads this thread's part, with zeros outside the matrix and beyond the block's k.
-    ///
-    /// # Safety
-    /// The stride along which `O` says that elements are neighbours is 1.
-    #[inline(always)]
-    unsafe fn load(&self) -> [[f32; 4]; LOADS] {
-        let data = self.matrix.data();
-        let at = |load: usize| (self.offset + self.distance(load)) as usize;
-        if self.is_inside && self.row + PANEL_K as u32 <= self.row_end {
-            if self.has_vectors {
-                // SAFETY: the whole panel is inside the matrix; and aligned: the base is, its stride is a multiple of four
-                // elements, and so are the panel's first row, its first column and the position in it.
-                return core::array::from_fn(|load| unsafe { data.get4_streaming_unchecked(at(load)) });
-            }
-            return core::array::from_fn(|load| {
-                // SAFETY: the whole panel is inside the matrix.
-                core::array::from_fn(|j| unsafe { data.get_unchecked(at(load) + j) })
-            });
-        }
-        core::array::from_fn(|load| {
-            let (row, col) = self.position(load);
-            let (row, col) = (self.row + row as u32, self.col + col as u32);
-            core::array::from_fn(|j| {
-                let (row, col) = if O::K { (row + j as u32, col) } else { (row, col + j as u32) };
-                if row < self.row_end && col < self.matrix.cols() {
-                    // SAFETY: inside the matrix: the block's k ends with its rows or before.
-                    unsafe { data.get_unchecked(at(load) + j) }
-                } else {
-                    0.0
-                }
-            })
-        })
-    }
-
-    /// Writes what [`Panel::load`] loaded to the panel that begins at element `first` of `panels`.
-    ///
-    /// # Safety
-    /// The panel lies within `panels`, at a multiple of four elements, and barriers separate this from reads.
-    #[inline(always)]
-    #[track_caller]
-    unsafe fn store(&self, values: [[f32; 4]; LOADS], panels: SharedSlice<f32>, first: usize) {
-        let pitch = LOADS * 4 * self.threads / PANEL_K + PADDING;
-        let place = |(row, col): (usize, usize)| first + place_of_row(row, pitch) + col;
-        // SAFETY: inside the panel, and this thread's own. Aligned: the pitch is a multiple of four, and so is the column, or
-        // of two where two elements are written.
-        unsafe {
-            if O::K {
-                let (row, col) = self.position(0);
-                for j in 0..4 {
-                    let place = place((row + j, col));
-                    match LOADS {
-                        2 => panels.write2(place, [values[0][j], values[1][j]]),
-                        _ => panels.write4(place, core::array::from_fn(|load| values[load][j])),
-                    }
-                }
-            } else {
-                for (load, four) in values.into_iter().enumerate() {
-                    panels.write4(place(self.position(load)), four);
-                }
-            }
-        }
-    }
 }
 
 /// The rows of both panels that come next, from this thread's first element on.

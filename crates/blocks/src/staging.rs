@@ -52,6 +52,25 @@ const WARPGROUPS: u32 = 2;
 const THREADS: u32 = 128 + warp::LANES;
 
 /// What two warpgroups need to stage results: part of a kernel's constants.
+///
+/// ```
+/// # use blocks::{named_barrier::*, shared_layout::*, staging::*};
+/// /// The shared memory and the named barriers of a kernel.
+/// struct Memory {
+///     results: StagingMemory,
+///     bytes: u32,
+/// }
+///
+/// const MEMORY: Memory = {
+///     let mut layout = SharedLayout::new();
+///     // SAFETY: the only value of this kind in the kernel.
+///     let mut ids = unsafe { NamedBarrierIds::new() };
+///     Memory { results: StagingMemory::new(&mut layout, &mut ids), bytes: layout.bytes() }
+/// };
+/// // Of each of two warpgroups 64×128 results: `#[kernel(dynamic_shared = MEMORY.bytes, …)]`.
+/// assert_eq!(MEMORY.bytes, 2 * 64 * 128 * 4);
+/// # let _ = MEMORY.results;
+/// ```
 #[derive(Clone, Copy)]
 pub struct StagingMemory {
     results: SharedArray<f32>,
@@ -61,12 +80,62 @@ pub struct StagingMemory {
 
 impl StagingMemory {
     /// Adds it to a kernel's shared memory and named barriers.
+    ///
+    /// ```
+    /// # use blocks::{named_barrier::*, shared_layout::*, staging::*};
+    /// let mut layout = SharedLayout::new();
+    /// // SAFETY: there is no kernel.
+    /// let mut ids = unsafe { NamedBarrierIds::new() };
+    /// StagingMemory::new(&mut layout, &mut ids);
+    /// StagingMemory::new(&mut layout, &mut ids);
+    /// // Each has taken 64 KiB, and four of the 15 barriers: there are seven for something else.
+    /// assert_eq!(layout.bytes(), 2 * (64 << 10));
+    /// let _: NamedBarriers<7, 64> = ids.group();
+    /// ```
     pub const fn new(layout: &mut SharedLayout, ids: &mut NamedBarrierIds) -> Self {
         Self { results: layout.aligned(WARPGROUPS * LEN, 1024), empty: ids.group(), full: ids.group() }
     }
 }
 
 /// Where the results of one warpgroup are in shared memory.
+///
+/// ```
+/// # use blocks::{named_barrier::*, shared_layout::*, staging::*};
+/// # use cuda_std::{examples::{Matrix, run_over}, prelude::*};
+/// const MEMORY: StagingMemory = {
+///     // SAFETY: the only value of this kind in the kernel.
+///     let mut ids = unsafe { NamedBarrierIds::new() };
+///     StagingMemory::new(&mut SharedLayout::new(), &mut ids)
+/// };
+/// // One warpgroup and its storing warp, for two pieces of 64×128 of a matrix with 128 columns. TMA's boxes are 64×64.
+/// let mut c = vec![9.0; 2 * 64 * 128];
+/// run_over(128 + 32, &mut c, |Matrix { map_mut, .. }: Matrix<'_, 128, { BOX[0] }, { BOX[1] }>| {
+///     let t = thread::thread_idx_x();
+///     // SAFETY: the launch has as much memory. Both roles go through both pieces, and all lanes of their warps come here.
+///     unsafe {
+///         let staging = Staging::new(MEMORY, 0);
+///         for piece in 0..2 {
+///             if t >= 128 {
+///                 staging.store(map_mut, [0, 64 * piece, 0]);
+///                 continue;
+///             }
+///             staging.acquire();
+///             for half in 0..2 {
+///                 // Tensor cores leave the columns 8p + 2·(lane mod 4) and the next, for each p, of two rows of 16 in a thread.
+///                 let row = t / 32 * 16 + half * 8 + t % 32 / 4;
+///                 let number = |col: u32| ((64 * piece + row) * 128 + col) as f32;
+///                 let pairs = core::array::from_fn(|p| [0, 1].map(|i| number(8 * p as u32 + t % 4 * 2 + i)));
+///                 staging.write_row(row, pairs);
+///             }
+///             staging.commit();
+///         }
+///         if t >= 128 {
+///             Staging::wait_until_read();
+///         }
+///     }
+/// });
+/// assert!(c.into_iter().eq((0..2 * 64 * 128).map(|i| i as f32)));
+/// ```
 #[derive(Clone, Copy)]
 pub struct Staging {
     memory: SharedSlice<f32>,
@@ -77,6 +146,27 @@ pub struct Staging {
 
 impl Staging {
     /// What belongs to warpgroup `warpgroup`, 0 or 1.
+    ///
+    /// ```
+    /// # use blocks::{named_barrier::*, shared_layout::*, staging::*};
+    /// # use cuda_std::{examples::run, prelude::*};
+    /// const MEMORY: StagingMemory = {
+    ///     // SAFETY: the only value of this kind in the kernel.
+    ///     let mut ids = unsafe { NamedBarrierIds::new() };
+    ///     StagingMemory::new(&mut SharedLayout::new(), &mut ids)
+    /// };
+    /// // Each warpgroup has memory of its own.
+    /// let read = run(256, || {
+    ///     let (warpgroup, t) = (thread::thread_idx_x() / 128, thread::index() % 128);
+    ///     // SAFETY: the launch has as much memory; a thread reads what it has written.
+    ///     unsafe {
+    ///         let memory = Staging::new(MEMORY, warpgroup).memory();
+    ///         memory.write(t, warpgroup as f32);
+    ///         memory.read(t)
+    ///     }
+    /// });
+    /// assert_eq!((read[5], read[128 + 5]), (0.0, 1.0));
+    /// ```
     ///
     /// # Safety
     /// As for [`SharedArray::slice`].
@@ -101,6 +191,32 @@ impl Staging {
 
     /// Waits until results may be written.
     ///
+    /// ```
+    /// # use blocks::{examples::staging, staging::*};
+    /// # use cuda_std::{examples::{Matrix, run_over}, prelude::*};
+    /// let mut c = vec![9.0; 64 * 128];
+    /// run_over(128 + 32, &mut c, |Matrix { map_mut, .. }: Matrix<'_, 128, 64, 64>| {
+    ///     let t = thread::thread_idx_x();
+    ///     // SAFETY: a warpgroup writes twice, and its storing warp stores twice.
+    ///     unsafe {
+    ///         let staging = staging(0);
+    ///         for round in 1..3 {
+    ///             if t >= 128 {
+    ///                 staging.store(map_mut, [0, 0, 0]);
+    ///                 Staging::wait_until_read();
+    ///                 continue;
+    ///             }
+    ///             staging.acquire(); // in round 2 until TMA has read what was written in round 1: without it that is a race
+    ///             for row in (t / 32 * 16 + t % 32 / 4..).step_by(8).take(2) {
+    ///                 staging.write_row(row, [[round as f32; 2]; PAIRS]);
+    ///             }
+    ///             staging.commit();
+    ///         }
+    ///     }
+    /// });
+    /// assert!(c.iter().all(|c| *c == 2.0));
+    /// ```
+    ///
     /// # Safety
     /// Called by all lanes of the warpgroup, once before each [`Staging::commit`].
     #[inline(always)]
@@ -111,6 +227,30 @@ impl Staging {
     }
 
     /// Writes what a thread has of a row: pair p of it are the columns `8p + 2·(lane mod 4)` and the next.
+    ///
+    /// ```
+    /// # use blocks::{examples::staging, staging::*};
+    /// # use cuda_std::{examples::{Matrix, run_over}, prelude::*};
+    /// let mut c = vec![9.0; 64 * 128];
+    /// run_over(128 + 32, &mut c, |Matrix { map_mut, .. }: Matrix<'_, 128, 64, 64>| {
+    ///     let (t, lane) = (thread::thread_idx_x(), warp::lane_id());
+    ///     // SAFETY: a warpgroup writes once, and its storing warp stores once.
+    ///     unsafe {
+    ///         let staging = staging(0);
+    ///         if t >= 128 {
+    ///             staging.store(map_mut, [0, 0, 0]);
+    ///             return Staging::wait_until_read();
+    ///         }
+    ///         staging.acquire();
+    ///         // A warp has 16 rows, and a lane two of them: in each element of a row its number.
+    ///         for row in [t / 32 * 16 + lane / 4, t / 32 * 16 + lane / 4 + 8] {
+    ///             staging.write_row(row, core::array::from_fn(|p| [0, 1].map(|i| (8 * p as u32 + lane % 4 * 2 + i) as f32)));
+    ///         }
+    ///         staging.commit();
+    ///     }
+    /// });
+    /// assert!(c.iter().enumerate().all(|(i, c)| *c == (i % 128) as f32));
+    /// ```
     ///
     /// # Safety
     /// Between [`Staging::acquire`] and [`Staging::commit`], by all lanes of a warp, for rows below 64: `row` is the sum of a
@@ -155,6 +295,27 @@ impl Staging {
 
     /// Says that everything has been written.
     ///
+    /// ```
+    /// # use blocks::{examples::staging, staging::*};
+    /// # use cuda_std::{examples::{Matrix, run_over}, prelude::*};
+    /// let mut c = vec![9.0; 64 * 128];
+    /// run_over(128 + 32, &mut c, |Matrix { map_mut, .. }: Matrix<'_, 128, 64, 64>| {
+    ///     let t = thread::thread_idx_x();
+    ///     // SAFETY: a warpgroup writes once, each thread one column, and its storing warp stores once.
+    ///     unsafe {
+    ///         let staging = staging(0);
+    ///         if t >= 128 {
+    ///             staging.store(map_mut, [0, 0, 0]);
+    ///             return Staging::wait_until_read();
+    ///         }
+    ///         staging.acquire();
+    ///         (0..64).for_each(|row| staging.memory().write(Staging::place(row, t) as usize, row as f32));
+    ///         staging.commit(); // makes it visible to TMA, too
+    ///     }
+    /// });
+    /// assert!(c.iter().enumerate().all(|(i, c)| *c == (i / 128) as f32));
+    /// ```
+    ///
     /// # Safety
     /// Called by all lanes of the warpgroup, once after each [`Staging::acquire`].
     #[inline(always)]
@@ -165,6 +326,28 @@ impl Staging {
     }
 
     /// Stores the next results, at these coordinates of the first: column, row, matrix.
+    ///
+    /// ```
+    /// # use blocks::{examples::staging, staging::*};
+    /// # use cuda_std::{examples::{Matrix, run_over}, prelude::*};
+    /// // Rows of 256, of which the right half is stored; there are 60 of them, and TMA leaves out what is beyond.
+    /// let mut c = vec![9.0; 60 * 256];
+    /// run_over(128 + 32, &mut c, |Matrix { map_mut, .. }: Matrix<'_, 256, 64, 64>| {
+    ///     let t = thread::thread_idx_x();
+    ///     // SAFETY: a warpgroup writes once, each thread one column, and its storing warp stores once.
+    ///     unsafe {
+    ///         let staging = staging(0);
+    ///         if t >= 128 {
+    ///             staging.store(map_mut, [128, 0, 0]);
+    ///             return Staging::wait_until_read();
+    ///         }
+    ///         staging.acquire();
+    ///         (0..64).for_each(|row| staging.memory().write(Staging::place(row, t) as usize, t as f32));
+    ///         staging.commit();
+    ///     }
+    /// });
+    /// assert!(c.iter().enumerate().all(|(i, c)| *c == if i % 256 < 128 { 9.0 } else { (i % 128) as f32 }));
+    /// ```
     ///
     /// # Safety
     /// Called by all lanes of the storing warp, as often as the warpgroup calls [`Staging::commit`]. The map's box is [`BOX`].
@@ -190,6 +373,30 @@ impl Staging {
 
     /// Waits until TMA has read everything that this warp has stored. After the last store, too: the memory of a block that has
     /// ended may be another one's.
+    ///
+    /// ```
+    /// # use blocks::{examples::staging, staging::*};
+    /// # use cuda_std::{examples::{Matrix, run_over}, prelude::*};
+    /// // Two warpgroups, each with a storing warp.
+    /// let mut c = vec![9.0; 2 * 64 * 128];
+    /// run_over(256 + 64, &mut c, |Matrix { map_mut, .. }: Matrix<'_, 128, 64, 64>| {
+    ///     let t = thread::thread_idx_x();
+    ///     // SAFETY: each warpgroup writes once, each thread one column, and its storing warp stores once.
+    ///     unsafe {
+    ///         if t >= 256 {
+    ///             let warpgroup = t / 32 - 8;
+    ///             staging(warpgroup).store(map_mut, [0, 64 * warpgroup, 0]);
+    ///             Staging::wait_until_read(); // a block that ends before is reported
+    ///             return;
+    ///         }
+    ///         let staging = staging(t / 128);
+    ///         staging.acquire();
+    ///         (0..64).for_each(|row| staging.memory().write(Staging::place(row, t % 128) as usize, (t / 128) as f32));
+    ///         staging.commit();
+    ///     }
+    /// });
+    /// assert!(c[..64 * 128].iter().all(|c| *c == 0.0) && c[64 * 128..].iter().all(|c| *c == 1.0));
+    /// ```
     ///
     /// # Safety
     /// Called by all lanes of the storing warp.

@@ -513,7 +513,7 @@ impl<T: Element> RemoteSlice<T> {
     /// ```
     /// # use tilewright_cuda_std::{examples::run_clusters, shared::all_dynamic_shared};
     /// let lens = run_clusters(2, 2, 1, || all_dynamic_shared::<u64>().of_block(0).len());
-    /// assert_eq!(lens, [4096; 2]);
+    /// assert_eq!(lens, [8192; 2]);
     /// ```
     #[inline(always)]
     pub fn len(&self) -> usize {

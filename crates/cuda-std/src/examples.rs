@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The dynamic shared memory of each block, in bytes.
-pub const DYNAMIC_SHARED_BYTES: u32 = 32 << 10;
+pub const DYNAMIC_SHARED_BYTES: u32 = 64 << 10;
 
 /// What the shared arrays in a closure can have together, in bytes.
 pub const STATIC_SHARED_BYTES: u32 = 16 << 10;
@@ -121,9 +121,9 @@ impl<'a, T: AtomicElement + KernelParam> OfSlice<'a, T> for GlobalAtomics<'a, T>
     }
 }
 
-/// A matrix with rows of 32 numbers and tiles of 8 rows, as the kernel writes it and as TMA does.
+/// A matrix with rows of so many numbers, as the kernel writes it and as TMA does, in tiles of so many columns and rows.
 #[derive(Clone, Copy)]
-pub struct Matrix<'a> {
+pub struct Matrix<'a, const ROW: u32 = 32, const TILE_COLS: u32 = 32, const TILE_ROWS: u32 = 8> {
     /// The memory, which the kernel may write to.
     pub memory: GlobalSliceMut<'a, f32>,
     /// The same memory for TMA loads.
@@ -132,11 +132,14 @@ pub struct Matrix<'a> {
     pub map_mut: TensorMapMut<'a>,
 }
 
-impl<'a> OfSlice<'a, f32> for Matrix<'a> {
+impl<'a, const ROW: u32, const TILE_COLS: u32, const TILE_ROWS: u32> OfSlice<'a, f32>
+    for Matrix<'a, ROW, TILE_COLS, TILE_ROWS>
+{
     fn of(slice: &'a mut [f32]) -> Self {
-        let extents = [32, slice.len() as u64 / 32, 1];
-        let byte_strides = [4, 128, size_of_val(slice) as u64];
-        let (element, tile, swizzle) = (TileElement::Bytes4, [32, 8, 1], TileSwizzle::None);
+        let row = u64::from(ROW);
+        let extents = [row, slice.len() as u64 / row, 1];
+        let byte_strides = [4, 4 * row, size_of_val(slice) as u64];
+        let (element, tile, swizzle) = (TileElement::Bytes4, [TILE_COLS, TILE_ROWS, 1], TileSwizzle::None);
         let layout = TileLayout { element, extents, byte_strides, tile, swizzle };
         let memory = GlobalSliceMut::new(slice);
         // SAFETY: the executor has no use for the bytes. The layout describes whole rows of the slice, which is borrowed for as long as the
@@ -148,7 +151,9 @@ impl<'a> OfSlice<'a, f32> for Matrix<'a> {
 }
 
 // SAFETY: it is never passed to a GPU, and the memory is reported by its view, with what the kernel may do to it.
-unsafe impl KernelParam for Matrix<'_> {
+unsafe impl<const ROW: u32, const TILE_COLS: u32, const TILE_ROWS: u32> KernelParam
+    for Matrix<'_, ROW, TILE_COLS, TILE_ROWS>
+{
     const LAYOUT: u64 = Layout::new("Matrix").fingerprint();
 
     fn visit_views(&self, name: ViewName<'_>, visit: &mut dyn FnMut(View<'_>)) {

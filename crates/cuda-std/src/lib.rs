@@ -78,7 +78,7 @@
 //! assert_eq!(count, [32]);
 //! ```
 //!
-//! A block of these has 32 KiB of dynamic shared memory. `run_grid` takes a grid besides, and `run_clusters` a cluster. For a GPU the same
+//! A block of these has 64 KiB of dynamic shared memory. `run_grid` takes a grid besides, and `run_clusters` a cluster. For a GPU the same
 //! lines stand in a function under [`kernel`].
 //!
 //! # Safety

@@ -256,7 +256,7 @@ pub unsafe fn dynamic_shared<T: Element>(byte_offset: usize, len: usize) -> Shar
 ///
 /// ```
 /// # use tilewright_cuda_std::{examples::run, shared};
-/// assert_eq!(run(1, || shared::dynamic_shared_bytes()), [32 << 10]);
+/// assert_eq!(run(1, || shared::dynamic_shared_bytes()), [64 << 10]);
 /// ```
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -333,8 +333,8 @@ impl<T: Element> SharedSlice<T> {
     ///
     /// ```
     /// # use tilewright_cuda_std::{examples::run, shared::all_dynamic_shared};
-    /// // Of 32 KiB.
-    /// assert_eq!(run(1, || all_dynamic_shared::<f64>().len()), [4096]);
+    /// // Of 64 KiB.
+    /// assert_eq!(run(1, || all_dynamic_shared::<f64>().len()), [8192]);
     /// ```
     #[inline(always)]
     pub fn len(&self) -> usize {
@@ -345,7 +345,7 @@ impl<T: Element> SharedSlice<T> {
     ///
     /// ```
     /// # use tilewright_cuda_std::{examples::run, shared::all_dynamic_shared};
-    /// let is_empty = run(1, || all_dynamic_shared::<f64>().skip(4096).is_empty());
+    /// let is_empty = run(1, || all_dynamic_shared::<f64>().skip(8192).is_empty());
     /// assert_eq!(is_empty, [true]);
     /// ```
     #[inline(always)]

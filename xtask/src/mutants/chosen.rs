@@ -60,7 +60,7 @@ pub(super) const CHOSEN: &[Mutant] = &[
     },
     Mutant {
         what: "two lanes release a stage",
-        file: "crates/blocks/src/ring.rs",
+        file: "crates/blocks/src/ring/consumer.rs",
         from: "            if hopper::elect_one() {\n                self.empty.arrive();\n            }",
         to: "            if warp::lane_id() < 2 {\n                self.empty.arrive();\n            }",
         kernels: &["gemm_wgmma_packed_fp16"],
@@ -445,7 +445,7 @@ pub(super) const CHOSEN: &[Mutant] = &[
     },
     Mutant {
         what: "takes whole panels at the last row",
-        file: "crates/blocks/src/register_tiled.rs",
+        file: "crates/blocks/src/register_tiled/panel.rs",
         from: "self.row + PANEL_K as u32 <= self.row_end",
         to: "self.row <= self.row_end",
         kernels: &["gemm_register_tiled_nn_fp32"],

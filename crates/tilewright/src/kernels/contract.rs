@@ -104,6 +104,11 @@ pub(crate) trait Contract: Debug + Sync {
         Sizes { m: sizes.m.min(most.m), n: sizes.n.min(most.n), k: sizes.k.min(most.k) }
     }
 
+    /// Of a kernel whose blocks copy what they compute as it lies: how often all threads of a block have sums.
+    fn rounds(&self, _product: &Description, _multiprocessors: u32) -> Option<u32> {
+        None
+    }
+
     /// The most blocks that its grid can have.
     fn most_blocks(&self) -> u128 {
         MAX_BLOCKS.into()
@@ -223,12 +228,14 @@ pub(crate) struct Performance {
     pub(crate) block_seconds: f64,
     /// How many times as long it takes where lines of A or B begin anywhere, not at multiples of 16 bytes.
     pub(crate) unaligned: f64,
+    /// How many times as long it takes where all lines of A or B are one: many blocks then ask one part of the second-level cache for the same memory.
+    pub(crate) repeated: f64,
 }
 
 impl Performance {
     /// With what a block of most kernels costs, which take as long for all operands.
     pub(crate) const fn new(blocks_per_multiprocessor: u32, share_of_peak: f64) -> Self {
-        Self { blocks_per_multiprocessor, share_of_peak, block_seconds: 3e-6, unaligned: 1.0 }
+        Self { blocks_per_multiprocessor, share_of_peak, block_seconds: 3e-6, unaligned: 1.0, repeated: 1.0 }
     }
 
     /// With what a block costs, in microseconds.
@@ -239,6 +246,11 @@ impl Performance {
     /// With how many times as long it takes for operands that begin anywhere.
     pub(crate) const fn unaligned(self, times: f64) -> Self {
         Self { unaligned: times, ..self }
+    }
+
+    /// With how many times as long it takes where all lines are one.
+    pub(crate) const fn repeated(self, times: f64) -> Self {
+        Self { repeated: times, ..self }
     }
 }
 

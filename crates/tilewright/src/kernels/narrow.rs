@@ -52,7 +52,7 @@ const fn on_cuda_cores(most_columns: u32, share_of_peak: f64) -> Common {
         scheme: Scheme::Fp32,
         sums: SumOrder::Own,
         tile: tile_on_cuda_cores(most_columns),
-        performance: Performance::new(1, share_of_peak).block(1.2).unaligned(1.25),
+        performance: Performance::new(1, share_of_peak).block(0.96).unaligned(1.25),
     }
 }
 
@@ -63,7 +63,7 @@ const fn on_tensor_cores(columns: u32, share_of_peak: f64) -> Common {
         scheme: Scheme::Fp32ThreeTf32,
         sums: SumOrder::Slices { warps: 8 },
         tile: tile_on_tensor_cores(columns),
-        performance: Performance::new(1, share_of_peak).block(2.4).unaligned(1.3),
+        performance: Performance::new(1, share_of_peak).block(1.9).unaligned(1.3),
     }
 }
 
@@ -91,7 +91,7 @@ narrow_kernels! {
         gemm_narrow_2_nt_fp32 gemm_narrow_2_tt_fp32, "For at most 2 columns.";
     NARROW_4 on_cuda_cores(4, 0.17), 4, MAX_PITCH_OF_B,
         gemm_narrow_4_nt_fp32 gemm_narrow_4_tt_fp32, "For at most 4 columns.";
-    NARROW_8 on_cuda_cores(8, 0.25), 8, MAX_PITCH_OF_B,
+    NARROW_8 on_cuda_cores(8, 0.31), 8, MAX_PITCH_OF_B,
         gemm_narrow_8_nt_fp32 gemm_narrow_8_tt_fp32, "For at most 8 columns.";
     NARROW_16 on_cuda_cores(16, 0.36), 16, MAX_PITCH_OF_B,
         gemm_narrow_16_nt_fp32 gemm_narrow_16_tt_fp32, "For at most 16 columns.";

@@ -56,7 +56,7 @@ macro_rules! sliced_kernels {
 }
 
 sliced_kernels! {
-    gemm_sliced_16x16_fp32_3xtf32 TILE_16 8 Performance::new(2, 0.119).block(0.7).unaligned(1.1);
+    gemm_sliced_16x16_fp32_3xtf32 TILE_16 8 Performance::new(2, 0.133).block(0.88).unaligned(1.1);
     gemm_sliced_32x32_fp32_3xtf32 TILE_32 8 Performance::new(2, 0.255).block(1.1).unaligned(1.15);
-    gemm_sliced_32x32_k64_fp32_3xtf32 TILE_32_K64 4 Performance::new(4, 0.255).block(0.8).unaligned(1.15);
+    gemm_sliced_32x32_k64_fp32_3xtf32 TILE_32_K64 4 Performance::new(4, 0.255).block(0.8);
 }

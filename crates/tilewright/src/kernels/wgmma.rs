@@ -30,14 +30,14 @@ const SMALL_THREE_TF32: Common = Common {
     idea: "three warpgroups share a small tile, each with terms of its own; any alignment",
     sums: SumOrder::Own,
     tile: divided_steps::tile_of(3),
-    performance: Performance::new(1, 0.42).block(3.0).unaligned(1.15),
+    performance: Performance::new(1, 0.42).block(2.4).unaligned(1.15).repeated(2.0),
     ..THREE_TF32
 };
 /// The same, of which a multiprocessor computes three at a time.
 const SMALL_K32_THREE_TF32: Common = Common {
     idea: "one warpgroup for a small tile, three blocks on a multiprocessor; any alignment",
     tile: divided_steps::tile_of(1),
-    performance: Performance::new(3, 0.43).block(2.9).unaligned(1.15),
+    performance: Performance::new(3, 0.43).block(2.32).unaligned(1.15).repeated(2.0),
     ..THREE_TF32
 };
 
@@ -46,7 +46,7 @@ const FEW_COLUMNS_THREE_TF32: Common = Common {
     idea: "one warpgroup for 64 rows and 16 columns, five blocks on a multiprocessor; the bits of the transposes' large tiles",
     sums: SumOrder::Wgmma { terms: 32, as_transposes: true },
     tile: few_columns::TILE,
-    performance: Performance::new(5, 0.21).block(2.3).unaligned(1.15),
+    performance: Performance::new(5, 0.21).block(2.3).unaligned(1.15).repeated(2.5),
     ..THREE_TF32
 };
 
@@ -67,7 +67,7 @@ const COLUMNS_64_THREE_TF32: Common = Common {
 const COLUMNS_32_THREE_TF32: Common = Common {
     idea: "TMA feeds tensor cores; tiles of 32 columns: a large A is read once",
     tile: tile_of(32),
-    performance: Performance::new(1, 0.5).block(4.3),
+    performance: Performance::new(1, 0.5).block(3.84),
     ..COLUMNS_64_THREE_TF32
 };
 

@@ -63,6 +63,12 @@ impl Contract for Whole {
         sizes
     }
 
+    fn rounds(&self, product: &Description, multiprocessors: u32) -> Option<u32> {
+        let most = sizes_of(product).most_products();
+        let products = products_of_a_block(most.max(1), product.batch as u32, multiprocessors);
+        Some(rounds_of(u64::from(products) * threads_of(product.m, product.n)))
+    }
+
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
         let most = sizes_of(product).most_products().max(1);
         (product.batch as u128).div_ceil(most.into())
@@ -71,6 +77,16 @@ impl Contract for Whole {
     fn stores(&self) -> Stores {
         Stores::Lines
     }
+}
+
+/// The threads that have sums of so many rows and columns: four by four each.
+fn threads_of(rows: usize, cols: usize) -> u64 {
+    rows.div_ceil(4) as u64 * cols.div_ceil(4) as u64
+}
+
+/// How often a block has that many threads.
+fn rounds_of(threads: u64) -> u32 {
+    u32::try_from(threads.div_ceil(256)).unwrap_or(u32::MAX)
 }
 
 /// Sizes as the kernels have them, where the terms of A's rows or of B's columns are neighbours. What is no number of 32 bits has no room in any case.
@@ -92,7 +108,7 @@ fn strides(it: &Placement) -> [u64; 2] {
 
 /// Several products in a block, copied as they lie.
 pub static WHOLE: KernelInfo = KernelInfo {
-    performance: Performance::new(4, 0.145).block(1.3).unaligned(1.1),
+    performance: Performance::new(4, 1.9).block(1.0),
     ..rung(
         gemm_whole_fp32::FACTS,
         "several small products in a block, copied to shared memory and back as they lie in memory",
@@ -141,6 +157,12 @@ impl Contract for WholeRows {
         sizes
     }
 
+    fn rounds(&self, product: &Description, multiprocessors: u32) -> Option<u32> {
+        let (most, all) = (sizes_of(product).most_rows(), product.m as u64 * product.batch as u64);
+        let rows = (rows_of_a_block(most, all, multiprocessors) as usize).min(product.m);
+        Some(rounds_of(threads_of(rows, product.n)))
+    }
+
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
         let most = sizes_of(product).most_rows().max(1);
         (product.m as u128).div_ceil(most.into()) * product.batch as u128
@@ -153,7 +175,7 @@ impl Contract for WholeRows {
 
 /// Some rows of a tall product in a block, copied as they lie.
 pub static WHOLE_ROWS: KernelInfo = KernelInfo {
-    performance: Performance::new(4, 0.10).block(1.6),
+    performance: Performance::new(4, 1.9).block(1.2),
     ..rung(
         gemm_whole_rows_fp32::FACTS,
         "some rows of a tall product in a block, copied to shared memory and back as they lie in memory",

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! It is a roofline with the steps that tiles make in it. The first line is longer where operands are not aligned, and where elements
-//! of C are stored one by one. What it is for is the order of the candidates.
+//! of C are stored one by one. Where a block copies all that it computes with, copies and sums come one after the other instead of at the same time:
+//! bytes / bandwidth + waves · (fixed part + rounds · terms · time of a term). What it is for is the order of the candidates.
 //!
 //! ```text
 //!  candidate ─► Features          what there is to count: waves, steps, bytes; no constant of a GPU in it
@@ -40,8 +41,14 @@ use crate::kernels::contract::Stores;
 use crate::kernels::{Family, KernelInfo, Scheme};
 use crate::order::Order;
 
+/// How long a step takes of a block that has a multiprocessor for itself, as a part of what it takes among all that it has room for.
+const ALONE: f64 = 0.7;
+
 /// The blocks of a multiprocessor that keep the memory busy by reading alone.
 const BUSY: f64 = 1.2;
+
+/// The operations of one term of a round of a block: 256 threads with 16 sums each.
+const OPERATIONS_OF_A_ROUND: f64 = 2.0 * 256.0 * 16.0;
 
 /// How many times as many sectors are touched where the neighbours of a row are pairs, than where they are fours.
 const PAIRS: f64 = 1.5;
@@ -52,6 +59,8 @@ const PAIRS: f64 = 1.5;
 pub struct Features {
     kernel: &'static KernelInfo,
     is_aligned: bool,
+    /// Whether all lines of A, or of B, are one.
+    is_repeated: bool,
     /// Launches of the kernel.
     launches: f64,
     /// Launches before and after it.
@@ -79,6 +88,8 @@ enum Work {
     Tiles { steps: f64, operations: f64, stored: Stored },
     /// Computes each sum by a thread.
     Sums { operations: f64, terms: f64 },
+    /// Copies what a block computes from and to memory as it lies, and computes in between: waves of so many operations of all threads.
+    Copies { operations: f64 },
 }
 
 /// Bytes of results that are stored apart from their neighbours.
@@ -172,6 +183,7 @@ impl Features {
         let line = self.line(&constants.machine);
         let multiply = line.kernel_seconds(share_of_peak, block_seconds);
         let multiply = if self.is_aligned { multiply } else { multiply * unaligned };
+        let multiply = if self.is_repeated { multiply * self.kernel.performance.repeated } else { multiply };
         (line.before + multiply) * 1e3
     }
 
@@ -196,9 +208,15 @@ impl Features {
             }
             (Family::Gemm, Some(tile)) => {
                 let steps = (product.terms() as f64 / f64::from(tile.k) / f64::from(splits)).ceil();
-                let operations = operations_of_step(kernel, tile, slots);
+                let alone = resident_blocks(kernel, device) == 1;
+                let crowd = if alone { 1.0 } else { crowded(blocks, slots) };
+                let operations = operations_of_step(kernel, tile, slots) * crowd;
                 let stored = stored(candidate, stores, f64::from(splits) * results);
                 Work::Tiles { steps, operations, stored }
+            }
+            (Family::Gemm, None) if let Some(rounds) = kernel.contract.rounds(product, device.multiprocessors) => {
+                let operations = f64::from(rounds) * product.terms() as f64 * OPERATIONS_OF_A_ROUND * slots;
+                Work::Copies { operations }
             }
             (Family::Gemm, None) => Work::Sums { operations: product.operations(), terms: product.terms() as f64 },
         };
@@ -212,7 +230,8 @@ impl Features {
         let repairs = candidate.fallback.is_some() || !candidate.tile_mask.is_empty();
         Self {
             kernel,
-            is_aligned: product.is_aligned(),
+            is_aligned: is_aligned(kernel, product),
+            is_repeated: product.a.row_stride == 0 && product.m > 1 || product.b.col_stride == 0 && product.n > 1,
             launches: if kernel.contract.is_batched() { 1.0 } else { product.batch.max(1) as f64 },
             next_launches: (preparing + usize::from(is_reduced) + usize::from(repairs) + is_followed) as f64,
             prepared: preparations.iter().map(Preparation::traffic).sum(),
@@ -260,6 +279,15 @@ impl Features {
                     scattered: stored / machine.bandwidth,
                 }
             }
+            // What a block copies and what it computes wait for each other; of several on a multiprocessor, this hides little.
+            Work::Copies { operations } => Line {
+                before,
+                per_share: self.waves * operations / rate,
+                blocks: self.waves,
+                floor: 0.0,
+                blocks_after: 0.0,
+                scattered: self.traffic / (machine.preparing_share * machine.bandwidth),
+            },
             // A thread computes its sum alone, and waits for its terms.
             Work::Sums { operations, terms } => Line {
                 before,
@@ -271,6 +299,14 @@ impl Features {
             },
         }
     }
+}
+
+/// Whether lines begin at multiples of 16 bytes, of those operands of which a kernel loads much: a vector, or the few columns of a narrow tile, are little
+/// beside A.
+fn is_aligned(kernel: &KernelInfo, product: &Description) -> bool {
+    let Description { m, k, batch, a, .. } = *product;
+    let is_narrow = kernel.tile.is_some_and(|tile| 4 * tile.n <= tile.m) || kernel.family() == Family::Gemv;
+    if is_narrow { a.fits_tensor_map(m, k, batch) } else { product.is_aligned() }
 }
 
 /// The bytes of results that a kernel with tiles stores apart from their neighbours. `results` are those of all splits.
@@ -318,6 +354,11 @@ pub(super) fn share(constants: &Constants, device: &DeviceFacts, kernel: &Kernel
     let seconds = steps * step + block_seconds;
     let seconds = if product.is_aligned() { seconds } else { seconds * unaligned };
     Share { blocks: tiles / f64::from(kernel.contract.tiles_of_a_block()), seconds, slots }
+}
+
+/// How long a step takes, as a part of what it takes where all blocks are there that can run at a time: fewer share multiprocessors with fewer others.
+fn crowded(blocks: f64, slots: f64) -> f64 {
+    ALONE + (1.0 - ALONE) * (blocks / slots).min(1.0)
 }
 
 /// The operations of a step of so many blocks together.

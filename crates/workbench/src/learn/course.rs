@@ -75,12 +75,12 @@ impl Course {
         text.lines().skip_while(|line| *line != MARK).any(|line| line == version)
     }
 
-    /// The puzzle of this name, number or file.
+    /// The puzzle of this name, number (`16` or `p16`) or file.
     ///
     /// # Errors
     /// If there is none, with the three names that are nearest.
     pub(super) fn puzzle(&self, name: &str) -> anyhow::Result<&Puzzle> {
-        let number = name.parse::<usize>().ok();
+        let number = name.strip_prefix('p').unwrap_or(name).parse::<usize>().ok();
         let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str());
         let is_it = |puzzle: &&Puzzle| {
             puzzle.name == name
@@ -200,7 +200,7 @@ mod tests {
             assert_eq!(puzzle.number, index + 1, "{}", puzzle.name);
             assert!(puzzle.file.contains(&format!("/p{:02}_", index + 1)), "{}", puzzle.file);
         }
-        for name in ["barrier", "6", "06", "p06_barrier", "kernels/src/p06_barrier.rs"] {
+        for name in ["barrier", "6", "06", "p06", "p06_barrier", "kernels/src/p06_barrier.rs"] {
             assert_eq!(course.puzzle(name).unwrap().name, "barrier", "{name}");
         }
         let message = course.puzzle("barier").unwrap_err().to_string();

@@ -31,6 +31,82 @@ pub(crate) const UNCOMPILABLE: (&str, Answer) = (
 /// All answers. Those of one puzzle stand together.
 pub(crate) const ANSWERS: &[Answer] = &[
     Answer {
+        puzzle: "axpy",
+        idea: "two roundings in place of one",
+        edits: &[(
+            "math::fma(a, x.get_unchecked(i), y.get_unchecked(i))",
+            "a * x.get_unchecked(i) + y.get_unchecked(i)",
+        )],
+        outcome: RIGHT,
+    },
+    Answer {
+        puzzle: "axpy",
+        idea: "the index that is the length",
+        edits: &[("if i < y.len() {", "if i <= y.len() {")],
+        outcome: "OutOfBounds",
+    },
+    Answer {
+        puzzle: "grid-stride",
+        idea: "each thread has elements side by side",
+        edits: &[
+            (
+                "let mut i = thread::index_1d();\n    while i < y.len() {",
+                "let each = y.len().div_ceil(thread::count());\n    let mut i = each * thread::index_1d();\n    let end = y.len().min(i + each);\n    while i < end {",
+            ),
+            ("i += thread::count();", "i += 1;"),
+        ],
+        outcome: "Score",
+    },
+    Answer {
+        puzzle: "grid-stride",
+        idea: "the element is read where it is needed, twice",
+        edits: &[(
+            "            let x = x.get_unchecked(i);\n            y.set_unchecked(i, x * x);",
+            "            y.set_unchecked(i, x.get_unchecked(i) * x.get_unchecked(i));",
+        )],
+        outcome: RIGHT,
+    },
+    Answer {
+        puzzle: "gather",
+        idea: "scattered, by atomic additions",
+        edits: &[
+            ("let j = thread::index_1d();\n    if j < y.len() {", "let i = thread::index_1d();\n    if i < x.len() {"),
+            (
+                "            let pair = x.get_unchecked(2 * j) + x.get_unchecked(2 * j + 1);\n            y.set_unchecked(j, y.get_unchecked(j) + pair);",
+                "            use cuda_std::atomic::{Relaxed, Scope};\n            y.atomic_unchecked(i / 2).fetch_add(x.get_unchecked(i), Relaxed, Scope::Device);",
+            ),
+        ],
+        outcome: "Judge",
+    },
+    Answer {
+        puzzle: "gather",
+        idea: "both neighbours by one load",
+        edits: &[(
+            "let pair = x.get_unchecked(2 * j) + x.get_unchecked(2 * j + 1);",
+            "let [left, right] = x.get_vector_unchecked::<2>(2 * j);\n            let pair = left + right;",
+        )],
+        outcome: RIGHT,
+    },
+    Answer {
+        puzzle: "warp-sum",
+        idea: "a mask of those lanes alone whose sums are still needed",
+        edits: &[
+            (
+                "unsafe { warp::warp_shuffle_down(warp::ALL_LANES, ",
+                "unsafe { warp::warp_shuffle_down((1 << distance) - 1, ",
+            ),
+            ("        let (other, _) = ", "        let (other, _) = if lane >= distance { (0.0, false) } else { "),
+            ("sum, distance, 32) };", "sum, distance, 32) } };"),
+        ],
+        outcome: "InactiveLane",
+    },
+    Answer {
+        puzzle: "warp-sum",
+        idea: "only lanes that have a source add",
+        edits: &[("        sum += other;\n", "        if lane < distance {\n            sum += other;\n        }\n")],
+        outcome: RIGHT,
+    },
+    Answer {
         puzzle: "block-sum",
         idea: "no barrier between the warps' sums and the total",
         edits: &[("        thread::sync_threads();\n", "")],
@@ -294,6 +370,21 @@ pub(crate) const ANSWERS: &[Answer] = &[
     },
     Answer {
         puzzle: "phases",
+        idea: "a barrier with a number in place of phases",
+        edits: &[
+            (
+                "                empty.wait(parity ^ 1);\n                place.write(lane, x.get_unchecked(at + lane));\n                full.arrive();\n            } else {\n                full.wait(parity);\n",
+                "                let _ = (parity, full, empty);\n                place.write(lane, x.get_unchecked(at + lane));\n            }\n            cuda_std::hopper::sync_part::<64>(1);\n            if t >= 32 {\n",
+            ),
+            (
+                "                empty.arrive();\n            }\n",
+                "            }\n            cuda_std::hopper::sync_part::<64>(1);\n",
+            ),
+        ],
+        outcome: "Judge",
+    },
+    Answer {
+        puzzle: "phases",
         idea: "one lane arrives for its warp",
         edits: &[
             ("full.init(32);\n            empty.init(32);", "full.init(1);\n            empty.init(1);"),
@@ -520,6 +611,23 @@ pub(crate) const ANSWERS: &[Answer] = &[
         idea: "the product of the low parts in place of a mixed one",
         edits: &[("mma_m16n8k8_tf32(high_a, low_b, part)", "mma_m16n8k8_tf32(low_a, low_b, part)")],
         outcome: "Wrong",
+    },
+    Answer {
+        puzzle: "split",
+        idea: "no tensor cores",
+        edits: &[
+            (
+                "            let part = mma_m16n8k8_tf32(low_a, high_b, [0.0; 4]);\n",
+                "            let _: ([f32; 4], [f32; 2]) = (low_a, low_b);\n",
+            ),
+            ("            let part = mma_m16n8k8_tf32(high_a, low_b, part);\n", ""),
+            ("            let part = mma_m16n8k8_tf32(high_a, high_b, part);\n", ""),
+            (
+                "                sums[i] += part[i];\n",
+                "                for l in 0..8 {\n                    let of_a = a.get_unchecked(element(row + g + i / 2 * 8, l));\n                    let of_b = b.get_unchecked(element(col + 2 * q + i % 2, l));\n                    sums[i] = math::fma(of_a, of_b, sums[i]);\n                }\n",
+            ),
+        ],
+        outcome: "Score",
     },
     Answer {
         puzzle: "split",

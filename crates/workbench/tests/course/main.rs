@@ -124,7 +124,7 @@ fn every_puzzle_fails_as_intended_and_is_solved_step_by_step() {
         lines(&learn(&course, &[&["hint"], arguments].concat()))[0]["hints"].as_array().unwrap().len()
     };
     assert_eq!(
-        [hints(&["--json"]), hints(&["axpy", "--json"]), hints(&["1", "--json"]), hints(&["1", "--json"])],
+        [hints(&["--json"]), hints(&["axpy", "--json"]), hints(&["1", "--json"]), hints(&["p01", "--json"])],
         [1, 2, 3, 3]
     );
     let unknown = learn(&course, &["hint", "axpi"]);
