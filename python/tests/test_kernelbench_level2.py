@@ -130,6 +130,20 @@ def test_the_published_sizes_are_those_of_the_table(problem: Problem) -> None:
     assert model(*inputs).shape == shape
 
 
+# Problem 28 has an instance norm of other features than it is given, and torch says so.
+@pytest.mark.filterwarnings("ignore:input's size at dim=1 does not match num_features")
+@needs_kernelbench
+@all_problems
+def test_its_evaluator_finds_weights_packed(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KernelBench's evaluator times models where derivatives are recorded."""
+    monkeypatch.setattr(tilewright._native, "reads_packed", lambda *_: True)
+    module = small(problem)
+    model = module.ModelNew(*module.get_init_inputs(), **EMULATE)
+    for packed in (False, True):
+        assert not model(*module.get_inputs()).requires_grad
+        assert (tilewright.nn.packed_bytes(model) > 0) == packed
+
+
 @needs_kernelbench
 def test_inputs_can_have_another_distribution() -> None:
     (x,) = small(LEVEL_2[0]).get_inputs(measure.signed)

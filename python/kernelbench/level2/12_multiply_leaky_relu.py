@@ -20,5 +20,6 @@ class ModelNew(nn.Module):
         self.gemm = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.gemm.activation = [("mul", multiplier), ("leaky_relu", negative_slope)]
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.gemm(x)

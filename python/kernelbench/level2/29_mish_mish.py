@@ -13,5 +13,6 @@ class ModelNew(nn.Module):
         self.linear = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.linear.activation = ["mish", "mish"]
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.linear(x)

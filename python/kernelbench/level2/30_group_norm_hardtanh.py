@@ -23,6 +23,7 @@ class ModelNew(nn.Module):
         self.group_norm = nn.GroupNorm(num_groups, out_features)
         self.hardtanh_min, self.hardtanh_max = hardtanh_min, hardtanh_max
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.gemm(x)
         # Groups are rows of their own: torch's layer norm is one kernel, and its group norm a slow one for images of one element.

@@ -23,5 +23,6 @@ class ModelNew(nn.Module):
         self.bn = nn.BatchNorm1d(out_features, eps=eps, momentum=momentum)
         self.gemm.activation = ("mul", self.scale)
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.bn(self.gemm(x))

@@ -29,6 +29,7 @@ class ModelNew(nn.Module):
         self.group_norm = nn.GroupNorm(num_groups, out_features)
         self.on_cpu: tilewright.OnCpu = on_cpu
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         steps: tilewright.Activation = ["silu", ("add", self.bias.unsqueeze(1))]
         bias, norm = self.matmul.bias.unsqueeze(1), self.group_norm

@@ -17,6 +17,7 @@ class ModelNew(nn.Module):
         self.linear2 = tilewright.nn.Linear(hidden_size, output_size, on_cpu=on_cpu)
         self.linear1.activation = "sigmoid"
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.linear1(x)
         x = self.linear2(x)

@@ -21,5 +21,6 @@ class ModelNew(nn.Module):
         self.gemm = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.gemm.activation = [("mul", scaling_factor), ("hardtanh", hardtanh_min, hardtanh_max), "gelu"]
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.gemm(x)

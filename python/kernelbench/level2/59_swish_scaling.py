@@ -15,5 +15,6 @@ class ModelNew(nn.Module):
         self.matmul = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.matmul.activation = ["silu", ("mul", scaling_factor)]
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.matmul(x)

@@ -31,6 +31,7 @@ class ModelNew(nn.Module):
         self.negative_slope = negative_slope
         self.on_cpu: tilewright.OnCpu = on_cpu
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         bias, norm = self.fc.bias.unsqueeze(1), self.gn
         y = tilewright.addmm(bias, self.fc.operand(x), x.mT, on_cpu=self.on_cpu)

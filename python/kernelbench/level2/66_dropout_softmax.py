@@ -15,6 +15,7 @@ class ModelNew(nn.Module):
         self.matmul = tilewright.nn.Linear(in_features, out_features, on_cpu=on_cpu)
         self.dropout = nn.Dropout(dropout_p)
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.matmul(x)
         return torch.softmax(self.dropout(y), dim=1)

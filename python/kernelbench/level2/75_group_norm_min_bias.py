@@ -29,6 +29,7 @@ class ModelNew(nn.Module):
         self.bias = nn.Parameter(torch.randn(bias_shape))
         self.on_cpu: tilewright.OnCpu = on_cpu
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         bias, norm = self.gemm.bias.unsqueeze(1), self.group_norm
         y = tilewright.addmm(bias, self.gemm.operand(x), x.mT, on_cpu=self.on_cpu)

@@ -16,5 +16,6 @@ class ModelNew(nn.Module):
         clamp = ("clamp", -1.0, 1.0)
         self.gemm.activation = ["silu", ("mul", 0.5), clamp, "tanh", clamp]
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.gemm(x)

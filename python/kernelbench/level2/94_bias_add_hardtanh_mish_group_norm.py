@@ -29,6 +29,7 @@ class ModelNew(nn.Module):
         self.groupnorm = nn.GroupNorm(num_groups=num_groups, num_channels=out_features)
         self.on_cpu: tilewright.OnCpu = on_cpu
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         steps: tilewright.Activation = [("add", self.bias.unsqueeze(1)), "hardtanh", "mish"]
         bias, norm = self.gemm.bias.unsqueeze(1), self.groupnorm

@@ -16,5 +16,6 @@ class ModelNew(nn.Module):
         self.add_value = nn.Parameter(torch.randn(add_value_shape))
         self.matmul.activation = [("add", self.add_value), "silu", "tanh", "gelu", ("hardtanh", -1.0, 1.0)]
 
+    @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.matmul(x)
