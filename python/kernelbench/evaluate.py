@@ -28,6 +28,10 @@ from problems import LEVELS, Problem
 NOT_NEEDED = {"requests": [], "dotenv": ["load_dotenv"], "openai": ["OpenAI"], "litellm": ["completion"], "tqdm": ["tqdm"]}
 
 
+def _nothing(*_arguments: Any, **_options: Any) -> None:
+    """What stands in for functions that are not needed."""
+
+
 def evaluator(directory: Path) -> ModuleType:
     """The module of the evaluator in a copy of KernelBench."""
     for name, contents in NOT_NEEDED.items():
@@ -36,7 +40,7 @@ def evaluator(directory: Path) -> ModuleType:
         except ImportError:
             module = ModuleType(name)
             for content in contents:
-                setattr(module, content, lambda *_arguments, **_options: None)
+                setattr(module, content, _nothing)
             sys.modules[name] = module
     sys.path.insert(0, str(directory / "src"))
     return importlib.import_module("kernelbench.eval")
@@ -45,7 +49,7 @@ def evaluator(directory: Path) -> ModuleType:
 def evaluate(module: ModuleType, problem: Problem, problems: Path, trials: int, device: torch.device) -> dict[str, Any]:
     """What the evaluator says of a problem."""
     (reference,) = problems.glob(f"{problem.number}_*.py")
-    result = module.eval_kernel_against_ref(
+    result: Any = module.eval_kernel_against_ref(
         reference.read_text(encoding="utf-8"),
         problem.file.read_text(encoding="utf-8"),
         num_correct_trials=5,
@@ -53,10 +57,10 @@ def evaluate(module: ModuleType, problem: Problem, problems: Path, trials: int, 
         measure_performance=True,
         device=device,
     )
-    told = {"problem": problem.name, "compiled": bool(result and result.compiled), "correct": bool(result and result.correctness)}
+    told: dict[str, Any] = {"problem": problem.name, "compiled": bool(result and result.compiled), "correct": bool(result and result.correctness)}
     if result is not None:
         told["metadata"] = {key: str(value)[:300] for key, value in result.metadata.items()}
-    if told["correct"]:
+    if result is not None and told["correct"]:
         told["ms"], told["torch ms"] = result.runtime, result.ref_runtime
         told["to torch"] = result.ref_runtime / result.runtime
     return told
@@ -81,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     problems = source.level_2(options.directory)
     module = evaluator(options.directory)
-    told = []
+    told: list[dict[str, Any]] = []
     for problem in LEVELS[2].problems:
         if options.problem and problem.number not in options.problem:
             continue
@@ -93,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{problem.name}: {'correct' if one['correct'] else 'NOT CORRECT'}, {speed}", flush=True)
         if one.get("its own model is correct") is False:
             print("    nor is the problem's own model, compared with itself", flush=True)
-    ratios = [one["to torch"] for one in told if one["correct"]]
+    ratios: list[float] = [one["to torch"] for one in told if one["correct"]]
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         print(f"{len(ratios)} of {len(told)} are correct; geometric mean {mean:.3f} times torch, the least {min(ratios):.3f}")

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use cuda_driver::{DriverVersion, KeptContext, keep_context};
 use tilewright::Sizes;
 use tilewright::plan::{Description, GemmPlan, Options, Placement, Workspace};
-use tilewright::{Activation, Device, DeviceMatrix, Epilogue, Operand, PackedMatrix, Side};
+use tilewright::{Activation, Device, DeviceMatrix, Epilogue, Operand, PackedMatrix, Precision, Side};
 
 use crate::error::{Failure, Kind};
-use crate::packed::PackedMemory;
 use crate::shape::{MOST_OPERANDS, Products, Strides};
 
 /// Where memory is, and kernels run.
@@ -223,8 +222,8 @@ impl Planned {
             };
             let (a, b, mut c) = (matrix(0, m, k, a)?, matrix(1, k, n, b)?, matrix(2, m, n, c)?);
             let held = |place: usize, side, matrix| match (self.products.packed[place], packed[place]) {
-                // SAFETY: the caller's promise.
                 (Some(precision), Some(memory)) => {
+                    // SAFETY: the caller's promise.
                     unsafe { memory.with(device, precision, side, matrix) }.map(Held::Packed)
                 }
                 _ => Ok(Held::Plain(matrix)),
@@ -243,6 +242,37 @@ impl Planned {
             plan.run_with(device, &epilogue, finish.alpha, a.operand(), b.operand(), beta, &mut c, &mut workspace)?;
         }
         Ok(())
+    }
+}
+
+/// Memory that a matrix has been packed into before, and that is somebody else's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PackedMemory {
+    pub(crate) address: usize,
+    /// How many elements of float32 it has.
+    pub(crate) elements: usize,
+}
+
+impl PackedMemory {
+    /// What its address is a multiple of, in bytes.
+    pub(crate) const ALIGNMENT: usize = 256;
+
+    /// None: for plans that nothing is run by.
+    pub(crate) const NOWHERE: Self = Self { address: 0, elements: 0 };
+
+    /// A matrix, and this, which has been packed of it for a precision and a side.
+    ///
+    /// # Safety
+    /// That is so, and as for [`Device::lent`].
+    unsafe fn with(
+        self,
+        device: &Device,
+        precision: Precision,
+        side: Side,
+        matrix: DeviceMatrix,
+    ) -> Result<PackedMatrix, tilewright::Error> {
+        // SAFETY: the caller's promise.
+        unsafe { PackedMatrix::from_packed(device.lent(self.address, self.elements), device, precision, side, matrix) }
     }
 }
 

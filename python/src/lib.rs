@@ -6,6 +6,7 @@
 //!  ….linear ─► fused ──────┤
 //!  tilewright.scale ──► scaling ─┼─ other arrays ──► tensor ───┼─► shape ─► engine ─► the library
 //!  ….grouped_matmul ──► grouped ─┘     dlpack, array           ┘            process
+//!  ….PackedMatrix ─► packed ───────────── torch ──────────────► engine ─► the library
 //!  tilewright.enable ─► switch: torch's own products ──► shape ─► engine ─► the library
 //! ```
 

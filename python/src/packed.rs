@@ -12,66 +12,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side, Wanted};
 
-use crate::engine::{Place, Stream, span};
+use crate::engine::{PackedMemory, Place, Stream, span};
 use crate::error::{Failure, argument};
 use crate::process::prepare;
 use crate::product::{Given, Options, Request, contiguous};
-use crate::shape::{Rule, Strides, View, tuple};
+use crate::shape::{Rule, Strides, tuple};
 use crate::tensor::Tensor;
 use crate::torch::{Torch, address, not_in_memory};
-
-/// What packed memory begins at multiples of, in bytes.
-const ALIGNMENT: usize = 256;
-
-/// The name of the memory in messages.
-const NAME: &str = "what is packed";
-
-/// Memory that has been packed, and is somebody else's.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PackedMemory {
-    address: usize,
-    /// How many elements of float32 it has.
-    elements: usize,
-}
-
-impl PackedMemory {
-    /// None: for plans that nothing is run by.
-    pub(crate) const NOWHERE: Self = Self { address: 0, elements: 0 };
-
-    /// Where a tensor of torch is, if it is such memory on the device of the operands.
-    pub(crate) fn read(tensor: &Bound<'_, PyAny>, place: Place) -> Result<Self, Failure> {
-        let torch = Torch::get(tensor.py())?.ok_or_else(|| argument("only tensors of torch can be packed"))?;
-        let memory = torch.read(NAME, tensor)?.ok_or_else(|| argument(format!("{NAME} is no memory")))?;
-        if memory.place != place {
-            return Err(argument(format!("{NAME} is on {}, and the operands are on {place}", memory.place)));
-        }
-        let (View { shape, strides }, address) = (&memory.view, memory.address);
-        match (&shape[..], &strides[..]) {
-            (&[elements], &[1]) if address.is_multiple_of(ALIGNMENT) => Ok(Self { address, elements }),
-            _ => Err(argument(format!(
-                "{NAME} has shape {}, strides {} and begins at address {address:#x}, which tilewright.PackedMatrix does not make: pack the \
-                 matrix again",
-                tuple(shape),
-                tuple(strides)
-            ))),
-        }
-    }
-
-    /// A matrix, and this, which has been packed of it for a precision and a side.
-    ///
-    /// # Safety
-    /// That is so, and as for [`Device::lent`].
-    pub(crate) unsafe fn with(
-        self,
-        device: &Device,
-        precision: Precision,
-        side: Side,
-        matrix: DeviceMatrix,
-    ) -> Result<PackedMatrix, tilewright::Error> {
-        // SAFETY: the caller's promise.
-        unsafe { PackedMatrix::from_packed(device.lent(self.address, self.elements), device, precision, side, matrix) }
-    }
-}
 
 /// Packs a matrix of torch, whose rows are what vectors are multiplied by, for products in a precision: into new memory from torch's
 /// allocator, or into what this has made before for a matrix of the same shape. Queued on the current stream, like a product.
@@ -103,11 +50,11 @@ pub(crate) fn pack<'py>(
         Some(memory) => memory.clone(),
         None => new_memory(torch, w, elements)?,
     };
-    let into = PackedMemory::read(&memory, place)?;
+    let into = torch.read_packed(&memory, place)?;
     if into.elements < elements {
         let has = into.elements;
         return Err(argument(format!(
-            "{NAME} has {has} elements, and packing w takes {elements}: pack it into new memory"
+            "what is packed has {has} elements, and packing w takes {elements}: pack it into new memory"
         ))
         .into());
     }
@@ -145,7 +92,7 @@ pub(crate) fn reads_packed(
     }
     prepare(py, place)?;
     let stream = torch.current_stream(py, place)?;
-    let operands = operands.as_if_packed();
+    let operands = operands.supposed_packed();
     // SAFETY: torch's current stream of the device, which torch keeps; the job is not run.
     let job = || unsafe { operands.job(stream, &request, &c) };
     let job = py.detach(|| place.on_its_threads(job))?;
@@ -179,11 +126,11 @@ fn elements(device: &Device, precision: Precision, matrix: &DeviceMatrix) -> Res
     Ok(PackedMatrix::bytes(device, precision, Side::Right, matrix)?.div_ceil(size_of::<f32>()))
 }
 
-/// So many elements from torch's allocator, at a multiple of [`ALIGNMENT`], as everything is on a GPU.
+/// So many elements from torch's allocator, at a multiple of [`PackedMemory::ALIGNMENT`], as everything is on a GPU.
 fn new_memory<'py>(torch: &Torch, like: &Bound<'py, PyAny>, elements: usize) -> PyResult<Bound<'py, PyAny>> {
-    let more = ALIGNMENT / size_of::<f32>() - 1;
+    let more = PackedMemory::ALIGNMENT / size_of::<f32>() - 1;
     let memory = torch.empty(like, &[elements + more])?;
     let start = address(&memory)?;
-    let before = (start.next_multiple_of(ALIGNMENT) - start) / size_of::<f32>();
+    let before = (start.next_multiple_of(PackedMemory::ALIGNMENT) - start) / size_of::<f32>();
     memory.call_method1(intern!(like.py(), "narrow"), (0, before, elements))
 }

@@ -6,9 +6,8 @@ use tilewright::plan::{self, Triangle};
 use tilewright::{Precision, Wanted};
 
 use crate::array::Array;
-use crate::engine::{Finish, Job, Place, Step, Stream};
+use crate::engine::{Finish, Job, PackedMemory, Place, Step, Stream};
 use crate::error::{Failure, argument};
-use crate::packed::PackedMemory;
 use crate::process::prepare;
 use crate::shape::{MOST_OPERANDS, Products, Rule, View, tuple};
 use crate::tensor::{self, Tensor, common_place};
@@ -161,8 +160,10 @@ impl<'a, 'py> Given<'a, 'py> {
         }
         let out = self.out.and_then(|_| tensors.pop());
         let mut operands = Operands::new(request, tensors, out)?;
-        for (packed, tensor) in operands.packed.iter_mut().zip(self.packed) {
-            *packed = tensor.map(|tensor| PackedMemory::read(tensor, operands.place)).transpose()?;
+        if let Some(torch) = Torch::get(self.a.py())? {
+            let packed = |tensor: Option<_>| tensor.map(|tensor| torch.read_packed(tensor, operands.place)).transpose();
+            let [a, b] = self.packed;
+            operands.packed = [packed(a)?, packed(b)?];
         }
         Ok(Some(operands))
     }
@@ -238,11 +239,11 @@ impl Operands {
     }
 
     /// The same, as if b had been packed before: to be planned, and not to be run.
-    pub(crate) fn as_if_packed(self) -> Self {
+    pub(crate) fn supposed_packed(self) -> Self {
         Self { packed: [None, Some(PackedMemory::NOWHERE)], ..self }
     }
 
-    /// The precision that a and b were packed for, of those that are multiplied as the matrices that they are: in a batch, or without terms, they
+    /// The precision that a and b were packed for, of those that are multiplied as the one matrix that they are: in a batch, or without terms, they
     /// are not.
     fn packed_for(&self, options: &Options, products: &Products) -> [Option<Precision>; 2] {
         let Wanted::Precision(precision) = options.wanted else { return [None; 2] };
@@ -250,7 +251,7 @@ impl Operands {
         let lines = [m, n];
         let is_whole = |operand: usize| {
             let elements = self.read[operand].view.shape.iter().product::<usize>();
-            k > 0 && count == 1 && products.is_single() && Some(elements) == lines[operand].checked_mul(k)
+            k > 0 && count == 1 && Some(elements) == lines[operand].checked_mul(k)
         };
         [0, 1].map(|operand| (self.packed[operand].is_some() && is_whole(operand)).then_some(precision))
     }

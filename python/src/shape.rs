@@ -359,11 +359,6 @@ impl Products {
         Self { k: 0, a: nowhere, b: nowhere, ..self }
     }
 
-    /// Whether one plan computes all, once.
-    pub(crate) fn is_single(&self) -> bool {
-        self.repeats.is_empty()
-    }
-
     /// Where a, b and c begin each time that the batch is computed, in elements.
     pub(crate) fn offsets(&self) -> impl Iterator<Item = [usize; 3]> + '_ {
         offsets(&self.repeats).map(|[a, b, .., c]| [a, b, c])

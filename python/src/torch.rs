@@ -8,9 +8,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple, PyType};
 
 use crate::dlpack::Exchange;
-use crate::engine::{Place, Stream};
+use crate::engine::{PackedMemory, Place, Stream};
 use crate::error::{Failure, argument};
-use crate::shape::View;
+use crate::shape::{View, tuple};
 use crate::tensor::{Tensor, type_name, wrong_dtype};
 
 /// An operand, and what the caller calls it.
@@ -201,6 +201,27 @@ impl Torch {
         let shape = numbers(&tensor.getattr(intern!(py, "shape"))?)?;
         let strides = numbers(&tensor.call_method0(intern!(py, "stride"))?)?;
         Ok(Some(Tensor::new(name, address(tensor)?, View { shape, strides }, place)?))
+    }
+
+    /// Where a tensor is that a matrix has been packed into, if it is on the device of the operands.
+    pub(crate) fn read_packed(&self, tensor: &Bound<'_, PyAny>, place: Place) -> Result<PackedMemory, Failure> {
+        const NAME: &str = "what is packed";
+        let memory = self.read(NAME, tensor)?.ok_or_else(|| argument(format!("{NAME} is no memory")))?;
+        if memory.place != place {
+            return Err(argument(format!("{NAME} is on {}, and the operands are on {place}", memory.place)));
+        }
+        let (View { shape, strides }, address) = (&memory.view, memory.address);
+        match (&shape[..], &strides[..]) {
+            (&[elements], &[1]) if address.is_multiple_of(PackedMemory::ALIGNMENT) => {
+                Ok(PackedMemory { address, elements })
+            }
+            _ => Err(argument(format!(
+                "{NAME} has shape {}, strides {} and begins at address {address:#x}, which tilewright.PackedMatrix does not make: pack the \
+                 matrix again",
+                tuple(shape),
+                tuple(strides)
+            ))),
+        }
     }
 
     /// A tensor without gaps, whose elements are not set, on the device of `like`: from torch's allocator, in the order of the

@@ -83,7 +83,9 @@ def test_it_knows_what_it_is(precision: str) -> None:
 def test_products_are_those_of_the_matrix(shape: Any) -> None:
     for w in (torch.randn(shape), torch.randn(shape[::-1]).mT, torch.randn(*shape, 3)[..., 1], torch.randn(shape[0], shape[1] + 1)[:, 1:]):
         it = packed(w)
-        for x in (torch.randn(6, shape[1]), torch.randn(shape[1]), torch.randn(2, 3, shape[1]), torch.randn(0, shape[1])):
+        # The last one makes several products of what others make one of.
+        extents = [(6,), (), (2, 3), (0,), (2, 4, 3)]
+        for x in [torch.randn(*extent, shape[1]) for extent in extents] + [torch.randn(4, 3, 2, shape[1])[:, ::2].transpose(0, 2)]:
             assert torch.equal(tilewright.linear(x, it, None, "gelu", **EMULATE), tilewright.linear(x, w, None, "gelu", **EMULATE))
             out = torch.empty(*x.shape[:-1], shape[0])
             assert tilewright.linear(x, it, out=out, **EMULATE) is out
@@ -270,12 +272,14 @@ def test_from_linear_shares_parameters() -> None:
 def test_the_second_call_packs_and_others_use_it(packing: None) -> None:
     module, x = layer(activation="gelu"), torch.randn(2, 3, 24)
     sizes: list[int] = []
-    for _ in range(4):
-        check(module, x, F.gelu)
-        sizes.append(module.packed_bytes())
+    with torch.no_grad():
+        for _ in range(4):
+            check(module, x, F.gelu)
+            sizes.append(module.packed_bytes())
     assert sizes[0] == 0 and sizes[1] > 16 * 24 * 4 and sizes[1:] == [sizes[1]] * 3
     kept = module._kept
-    assert kept is not None and kept.source is module.weight and module.operand(x) is kept
+    with torch.no_grad():
+        assert kept is not None and kept.source is module.weight and module.operand(x) is kept
     module.unpack()
     assert module.packed_bytes() == 0
     residual = torch.randn(2, 3, 16)
@@ -287,6 +291,25 @@ def test_nothing_is_packed_where_no_plan_would_read_it() -> None:
     for _ in range(3):
         check(module, torch.randn(5, 24))
     assert module.packed_bytes() == 0
+
+
+def test_fsdp_has_its_own_way_to_change_weights(packing: None) -> None:
+    """It gathers the parts of a weight into the same tensor before each call, and tells torch that nothing has changed."""
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        module, x = layer(bias=False), torch.randn(5, 24)
+        fully_shard(module, mesh=dist.init_device_mesh("cpu", (1,)), reshard_after_forward=True)
+        with torch.no_grad():
+            for _ in range(5):
+                found = module(x)
+                torch.testing.assert_close(found, F.linear(x, module.weight.full_tensor()), rtol=1e-5, atol=1e-5)
+                assert module._kept is None
+                module.weight.to_local().copy_(torch.randn(16, 24))
+    finally:
+        dist.destroy_process_group()
 
 
 def test_in_training_nothing_is_packed(packing: None) -> None:
@@ -305,6 +328,13 @@ def test_in_training_nothing_is_packed(packing: None) -> None:
     with torch.no_grad():
         for _ in range(2):
             check(module, x)
+    assert module.packed_bytes() > 0
+    module(x)
+    assert module.packed_bytes() == 0
+    # One that wants no derivative is not trained.
+    module.requires_grad_(False)
+    for _ in range(2):
+        check(module, x)
     assert module.packed_bytes() > 0
 
 

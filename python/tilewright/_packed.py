@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -189,7 +190,7 @@ def mark(tensor: torch.Tensor) -> tuple[Any, ...] | None:
     torch does not count what fused optimizers write, so the steps of all optimizers belong to it.
     """
     torch = _torch()
-    _watch_optimizers(torch)
+    _watch_optimizers()
     # Tensors of other classes may have no memory, or others' than they seem to have.
     if (type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter) or tensor.is_inference():
         return None
@@ -201,12 +202,14 @@ _steps = 0
 _is_watching = False
 
 
-def _watch_optimizers(torch: Any) -> None:
+def _watch_optimizers() -> None:
     """Counts the steps of optimizers from now on."""
     global _is_watching
     if not _is_watching:
+        # torch.optim deletes the name of this module.
+        module: Any = importlib.import_module("torch.optim.optimizer")
+        module.register_optimizer_step_post_hook(_count_step)
         _is_watching = True
-        torch.optim.optimizer.register_optimizer_step_post_hook(_count_step)
 
 
 def _count_step(*_what: Any) -> None:

@@ -32,10 +32,10 @@ class Linear(torch.nn.Linear):
 
     Parameters, their names and their first values are those of `torch.nn.Linear`, and so is what `state_dict` has.
 
-    The first call with a weight multiplies it as it is. If the next one finds it unchanged, it packs it (`tilewright.PackedMatrix`), and so do all that
-    follow use it; in training, where each step changes the weight, nothing is packed. What is packed takes about as much memory as
-    the weight. It goes when the weight has changed, and with `to`, `share_memory` and the like; it is not in copies, in what is pickled, or
-    in `state_dict`.
+    In inference (`torch.no_grad` or `torch.inference_mode`, or a weight that wants no derivative), the first call with a weight multiplies it as it is. If
+    the next one finds it unchanged, it packs it (`tilewright.PackedMatrix`), and all that follow use that. What is packed takes about as much memory
+    as the weight. It is freed when the weight has changed, by a call in training, by `to`, `share_memory` and the like; it is not in
+    copies, in what is pickled, or in `state_dict`.
 
     torch counts what its own operators write to a weight, and a step of any of its optimizers counts as a change, too. It does not count what is
     written through `weight.data`, by a CUDA graph that is replayed, by collectives such as `torch.distributed.broadcast`, or by other libraries:
@@ -48,7 +48,7 @@ class Linear(torch.nn.Linear):
             GPUs of compute capability 9.0.
         frozen: Whether the weight stays as it is: the first call packs it, and what is packed is also used in CUDA graphs that are captured
             and by `torch.compile`, once there has been a call outside of them. Otherwise these multiply the weight as it is, because
-            nothing in them looks whether it has changed.
+            nothing in them looks whether it has changed. Such a graph reads the memory: leave the module as it is as long as there is the graph.
         on_cpu: As for `tilewright.matmul`.
 
     What is not float32, and everything inside `torch.autocast`, is computed by torch: `precision` is about float32 alone.
@@ -115,7 +115,12 @@ class Linear(torch.nn.Linear):
 
     def operand(self, input: torch.Tensor) -> torch.Tensor | PackedMatrix:
         """The weight as `tilewright.linear` takes it for such an input, and `tilewright.addmm` as its first matrix: packed, or as it is."""
-        weight, kept = self.weight, self._kept
+        weight = self.weight
+        if not self.frozen and weight.requires_grad and torch.is_grad_enabled() and not is_compiling():
+            # In training the weight is about to change, and there are libraries that change weights behind torch's back then.
+            self.unpack()
+            return weight
+        kept = self._kept
         if kept is not None:
             if kept.source is weight and (is_compiling() or self.frozen or kept.is_current()):
                 return kept
@@ -157,6 +162,12 @@ class Linear(torch.nn.Linear):
     def packed_bytes(self) -> int:
         """The memory that the packed weight takes."""
         return 0 if self._kept is None else self._kept.nbytes
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # FSDP puts the same parameter here again with other numbers, and has torch count no change.
+        if name == "weight":
+            self.unpack()
+        super().__setattr__(name, value)
 
     def _apply(self, *arguments: Any, **options: Any) -> Linear:
         self.unpack()
