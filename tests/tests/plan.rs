@@ -190,7 +190,10 @@ fn tf32_copies_no_more_than_it_has_to() {
             "{}",
             plan.explanation()
         );
-        let copy = "copy B into the workspace, column-major, columns 8192 apart, with matrix_copy_fp32";
+        let copy = match transposed {
+            false => "copy B into the workspace, column-major, columns 8192 apart, with matrix_copy_fp32",
+            true => "copy A into the workspace, row-major, rows 8192 apart, with matrix_copy_fp32",
+        };
         assert_eq!(plan.explanation().steps[0], copy, "{}", plan.explanation());
     }
     // Whatever lies otherwise is copied for a kernel that is named.

@@ -150,8 +150,11 @@ impl KernelCandidate {
         let prepared = || operands.iter().map(|operand| operand.name).zip(&self.preparations);
         let [of_a, of_b] = &self.preparations;
         let others = [of_b, of_a];
-        let own = prepared().zip(others).filter_map(|((name, preparation), other)| preparation.step(name, other));
-        let of_fallback = prepared().filter_map(|(name, preparation)| preparation.step_of_fallback(name));
+        let own = prepared()
+            .zip(others)
+            .filter_map(|((name, preparation), other)| preparation.step(name, other, self.transposed));
+        let of_fallback =
+            prepared().filter_map(|(name, preparation)| preparation.step_of_fallback(name, self.transposed));
         let mut steps: Vec<String> = own.chain(of_fallback).collect();
         for (before, what) in kernel.contract.queues_before() {
             steps.push(format!("{what} with {}", before.name));

@@ -358,12 +358,14 @@ impl Preparation {
     }
 
     /// What is done to an operand of this name alone, or to it and the other one in launches for both, in words.
-    pub(crate) fn step(&self, name: &str, other: &Self) -> Option<String> {
+    /// `transposed` says whether the product is computed as the transpose.
+    pub(crate) fn step(&self, name: &str, other: &Self, transposed: bool) -> Option<String> {
         let kernels = self.kernels().iter().map(|kernel| kernel.name).collect::<Vec<_>>().join(", ");
         match self {
             Self::InPlace => None,
             Self::Copied(Copied { placement, count, .. }) => {
                 let all = if *count == 1 { "" } else { ", all of the batch," };
+                let placement = if transposed { placement.transposed() } else { *placement };
                 Some(format!("copy {name}{all} into the workspace, {placement}, with {kernels}"))
             }
             Self::Packed(packed) if packed.before => None,
@@ -376,8 +378,9 @@ impl Preparation {
     }
 
     /// What is done when both operands have been packed, in words.
-    pub(crate) fn step_of_fallback(&self, name: &str) -> Option<String> {
+    pub(crate) fn step_of_fallback(&self, name: &str, transposed: bool) -> Option<String> {
         let Copied { placement, .. } = self.copied_for_fallback()?;
+        let placement = if transposed { placement.transposed() } else { *placement };
         let kernel = COPY_FLAGGED.name;
         Some(format!("copy what the fallback needs of {name} into the workspace, {placement}, with {kernel}"))
     }
