@@ -61,7 +61,7 @@ mod panel;
 
 use cuda_std::prelude::*;
 
-use panel::Panel;
+use panel::{PADDING, PANEL_K, Panel, ROUND, panel_len, round_len};
 
 use crate::epilogue::{Epilogue, takes_vectors_of};
 use crate::major::Major;
@@ -85,30 +85,6 @@ pub struct TileShape {
     pub n: u32,
     /// The K-block: the k that is loaded at a time. Split-K slices begin at multiples of it.
     pub k: u32,
-}
-
-/// The k of a panel.
-const PANEL_K: usize = 16;
-
-/// The k that a round of the inner loop multiplies: two, so that what is loaded for one goes to other registers than what is
-/// loaded for the next, and no more, so that the assembler does not find another order for them.
-const ROUND: usize = 2;
-
-/// The elements by which a row of a panel, and of the tile of accumulators, is longer than it has to be.
-const PADDING: usize = 4;
-
-/// The elements between the rows of one round and those of the next: so many that what four threads write at a time, which
-/// have the same columns of rows four apart, lies in different banks of shared memory.
-const GAP: usize = 4;
-
-/// The elements of the rows of a round in a panel of so many columns.
-const fn round_len(width: usize) -> usize {
-    ROUND * (width + PADDING) + GAP
-}
-
-/// The elements of a panel of so many columns.
-const fn panel_len(width: usize) -> usize {
-    PANEL_K / ROUND * round_len(width)
 }
 
 /// After so many panels the accumulators in registers are added to those in shared memory.
@@ -438,8 +414,8 @@ unsafe fn compute<
     let first_col = warp % WARPS_N * (LANES_ACROSS * COLS) + lane_across * 4;
     let place = AccumulatorPlace { first: first_row * accumulator_pitch(n) + first_col, pitch: accumulator_pitch(n) };
 
-    let mut panel_a = Panel::<A, LOADS_A>::new(tile.a.transposed(), tile.row, tile, t, threads);
-    let mut panel_b = Panel::<B, LOADS_B>::new(tile.b, tile.col, tile, t, threads);
+    let mut panel_a = Panel::<A, LOADS_A>::new(tile.a.transposed(), tile.row, tile.k_begin, tile.k_end, t, threads);
+    let mut panel_b = Panel::<B, LOADS_B>::new(tile.b, tile.col, tile.k_begin, tile.k_end, t, threads);
     let mut accumulators = [[0.0; COLS]; ROWS];
     let mut panels_left = (tile.k_end - tile.k_begin).div_ceil(PANEL_K as u32);
     let mut panels_to_promotion = PANELS_PER_PROMOTION;
@@ -525,12 +501,6 @@ impl Rows {
         // SAFETY: the caller's promise.
         unsafe { (fragment::<ROWS, LANES_DOWN>(self.a.skip(a)), fragment::<COLS, LANES_ACROSS>(self.b.skip(b))) }
     }
-}
-
-/// Where a row of a panel begins.
-#[inline(always)]
-fn place_of_row(row: usize, pitch: usize) -> usize {
-    row * pitch + row / ROUND * GAP
 }
 
 /// `N` elements of a row of a panel, in chunks of four, one chunk for each of `LANES` lanes between one and the next of the

@@ -1,12 +1,35 @@
-//! A panel of an operand, on its way from global to shared memory.
+//! A panel of an operand: where its elements lie in shared memory, and its way there from global memory.
 
 use core::marker::PhantomData;
 
 use cuda_std::prelude::*;
 
-use super::{PADDING, PANEL_K, ProductTile, place_of_row};
 use crate::major::Major;
 use crate::matrix::Matrix;
+
+/// The k of a panel.
+pub(super) const PANEL_K: usize = 16;
+
+/// The k that a round of the inner loop multiplies: two, so that what is loaded for one goes to other registers than what is
+/// loaded for the next, and no more, so that the assembler does not find another order for them.
+pub(super) const ROUND: usize = 2;
+
+/// The elements by which a row of a panel, and of the tile of accumulators, is longer than it has to be.
+pub(super) const PADDING: usize = 4;
+
+/// The elements between the rows of one round and those of the next: so many that what four threads write at a time, which
+/// have the same columns of rows four apart, lies in different banks of shared memory.
+const GAP: usize = 4;
+
+/// The elements of the rows of a round in a panel of so many columns.
+pub(super) const fn round_len(width: usize) -> usize {
+    ROUND * (width + PADDING) + GAP
+}
+
+/// The elements of a panel of so many columns.
+pub(super) const fn panel_len(width: usize) -> usize {
+    PANEL_K / ROUND * round_len(width)
+}
 
 /// A panel of an operand: [`PANEL_K`] rows, each with the tile's rows of A or columns of B, and what of it a thread loads:
 /// `LOADS` times four elements that are neighbours in memory. If the operand is K-major, these lie below each other in the panel,
@@ -31,16 +54,16 @@ pub(super) struct Panel<'a, O: Major, const LOADS: usize> {
 }
 
 impl<'a, O: Major, const LOADS: usize> Panel<'a, O, LOADS> {
-    /// The first panel of a tile.
+    /// The first panel of a tile with k from `row` to `row_end`, which are rows of the matrix.
     #[inline(always)]
-    pub(super) fn new(matrix: Matrix<'a>, col: u32, tile: &ProductTile<'_>, thread: usize, threads: usize) -> Self {
+    pub(super) fn new(matrix: Matrix<'a>, col: u32, row: u32, row_end: u32, thread: usize, threads: usize) -> Self {
         let multiple_of_4 = |value: u64| value & 3 == 0;
         let (other_stride, width) =
             (if O::K { matrix.col_stride() } else { matrix.row_stride() }, (LOADS * 4 * threads / PANEL_K) as u32);
         let mut panel = Self {
             matrix,
-            row: tile.k_begin,
-            row_end: tile.k_end,
+            row,
+            row_end,
             col,
             offset: 0,
             is_inside: matrix.cols() >= width && col <= matrix.cols() - width,
@@ -151,4 +174,10 @@ impl<'a, O: Major, const LOADS: usize> Panel<'a, O, LOADS> {
             }
         }
     }
+}
+
+/// Where a row of a panel begins.
+#[inline(always)]
+fn place_of_row(row: usize, pitch: usize) -> usize {
+    row * pitch + row / ROUND * GAP
 }

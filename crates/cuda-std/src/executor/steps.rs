@@ -497,7 +497,7 @@ impl Executor {
     /// The same executor, which records what blocks of a launch do, step by step, and has [`Checks::Full`], by which it sees that. What is
     /// computed, and what is found, is the same as without.
     ///
-    /// ```
+    /// ```standalone_crate
     /// # extern crate tilewright_cuda_std as cuda_std;
     /// use std::sync::Arc;
     /// use cuda_std::executor::{Checks, Executor, StepKind, Steps};
