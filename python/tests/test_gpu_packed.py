@@ -243,7 +243,6 @@ def test_the_operator_is_one_of_torch_with_what_is_packed() -> None:
     torch.library.opcheck(torch.ops.tilewright.fused_matmul.default, ("linear", x, w, []), {"packed_b": PackedMatrix(w)._memory})
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 def test_compiled() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2048, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)).cuda()
     x = rand(2048, 2048)

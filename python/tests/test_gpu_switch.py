@@ -134,7 +134,6 @@ def test_a_graph_is_captured_and_replayed() -> None:
     torch.testing.assert_close(product, torch.addmm(row, a, b), rtol=0, atol=0)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 def test_a_compiled_model_follows_the_switch(mode: Any) -> None:
     model: Any = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 128)).cuda()
