@@ -57,6 +57,7 @@ use super::pipeline::{
 use super::promotion::{ACCUMULATORS, ColFactors, Units, promote};
 use super::whole_rows;
 use crate::Triangle;
+use crate::gemm::sum_lines::is_column_major;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::{MAX_BLOCKS, steps_fit};
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
@@ -475,24 +476,25 @@ unsafe fn epilogue(
         let memory = MEMORY.rows.slice().skip((number * whole_rows::len(COLUMNS_AT_A_TIME)) as usize);
         let (row, col) = (tile.row + warp * 16, tile.col + warpgroup * HALF);
         let units = units.map(|units| units.of_rows());
+        let is_column_major = is_column_major(&tile.c);
         let mut part = 0;
         while part < 2 * PARTS_OF_HALF {
             let (half, part_of_half) = (part / PARTS_OF_HALF, part % PARTS_OF_HALF);
             warp::sync_warp(warp::ALL_LANES);
             // (Accumulators that a number chooses would be in memory.)
             match part {
-                0 => write_part::<0>(&memory, units[0], &accumulators[0]),
-                1 => write_part::<1>(&memory, units[0], &accumulators[0]),
-                2 => write_part::<2>(&memory, units[0], &accumulators[0]),
-                3 => write_part::<3>(&memory, units[0], &accumulators[0]),
-                4 => write_part::<0>(&memory, units[1], &accumulators[1]),
-                5 => write_part::<1>(&memory, units[1], &accumulators[1]),
-                6 => write_part::<2>(&memory, units[1], &accumulators[1]),
-                _ => write_part::<3>(&memory, units[1], &accumulators[1]),
+                0 => write_part::<0>(&memory, is_column_major, units[0], &accumulators[0]),
+                1 => write_part::<1>(&memory, is_column_major, units[0], &accumulators[0]),
+                2 => write_part::<2>(&memory, is_column_major, units[0], &accumulators[0]),
+                3 => write_part::<3>(&memory, is_column_major, units[0], &accumulators[0]),
+                4 => write_part::<0>(&memory, is_column_major, units[1], &accumulators[1]),
+                5 => write_part::<1>(&memory, is_column_major, units[1], &accumulators[1]),
+                6 => write_part::<2>(&memory, is_column_major, units[1], &accumulators[1]),
+                _ => write_part::<3>(&memory, is_column_major, units[1], &accumulators[1]),
             }
             warp::sync_warp(warp::ALL_LANES);
             let place = [row + half * HALF_ROWS, col + part_of_half * COLUMNS_AT_A_TIME];
-            whole_rows::store::<KMajor, COLUMNS_AT_A_TIME>(&tile, steps, &memory, false, place);
+            whole_rows::store::<KMajor, COLUMNS_AT_A_TIME>(&tile, steps, &memory, is_column_major, place);
             part = hint::keep_rolled(part + 1);
         }
     }
@@ -503,13 +505,18 @@ unsafe fn epilogue(
 /// # Safety
 /// As for [`whole_rows::write`].
 #[inline(always)]
-unsafe fn write_part<const PART: u32>(memory: &SharedSlice<f32>, units: [f32; 2], accumulators: &[f32; ACCUMULATORS]) {
+unsafe fn write_part<const PART: u32>(
+    memory: &SharedSlice<f32>,
+    is_column_major: bool,
+    units: [f32; 2],
+    accumulators: &[f32; ACCUMULATORS],
+) {
     let sums = |group: u32, half: u32| {
         let first = 4 * (PART * COLUMNS_AT_A_TIME / 8 + group) + 2 * half;
         [0, 1].map(|i| accumulators[(first + i) as usize] * units[half as usize])
     };
     // SAFETY: the caller's promise.
-    unsafe { whole_rows::write::<KMajor, COLUMNS_AT_A_TIME>(memory, false, sums) };
+    unsafe { whole_rows::write::<KMajor, COLUMNS_AT_A_TIME>(memory, is_column_major, sums) };
 }
 
 /// Whether a tensor map is of the factors of `count` packed operands of `lines` lines with `k` numbers each, in tiles of `tile_lines`
