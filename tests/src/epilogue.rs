@@ -175,7 +175,7 @@ impl Case {
 }
 
 /// All numbers in the memory of matrices: those in gaps, too, which have to be what they were.
-fn downloaded(matrices: &DeviceMatrix) -> Result<Vec<f32>, Error> {
+pub(crate) fn downloaded(matrices: &DeviceMatrix) -> Result<Vec<f32>, Error> {
     let mut numbers = vec![0.0; matrices.buffer().len()];
     matrices.buffer().copy_to(&mut numbers)?;
     Ok(numbers)

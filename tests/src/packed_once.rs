@@ -10,8 +10,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tilewright::kernels::KernelInfo;
 use tilewright::plan::{Description, DeviceFacts, Options, plan};
-use tilewright::{Activation, Device, DeviceMatrix, Epilogue, Error, Operand, Order, PackedMatrix, Side, Sizes};
+use tilewright::{Activation, Device, Epilogue, Error, Operand, Order, PackedMatrix, Side, Sizes};
 
+use crate::epilogue::downloaded;
 use crate::invariance::upload;
 
 /// The kernels whose operands are packed.
@@ -156,11 +157,4 @@ impl Case {
     fn failed(&self, kernel: &KernelInfo, what: String) -> Error {
         Error::Usage(format!("{}: {self:?}: {what}", kernel.name))
     }
-}
-
-/// All numbers in the memory of matrices: those in gaps, too, which have to be what they were.
-fn downloaded(matrices: &DeviceMatrix) -> Result<Vec<f32>, Error> {
-    let mut numbers = vec![0.0; matrices.buffer().len()];
-    matrices.buffer().copy_to(&mut numbers)?;
-    Ok(numbers)
 }
