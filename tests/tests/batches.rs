@@ -308,7 +308,7 @@ fn each_size_has_its_kernel() {
         // As they lie, if they lie without gaps; else by tiles.
         (100_000, [4, 4, 4], dense, "gemm_whole_fp32"),
         (10_000, [3, 3, 3], dense, "gemm_whole_fp32"),
-        (1000, [16, 16, 16], dense, "gemm_whole_fp32"),
+        (1000, [16, 16, 16], dense, "gemm_batched_16_fp32"),
         (10_000, [4, 4, 4], spread, "gemm_batched_4_fp32"),
         (10_000, [8, 8, 8], spread, "gemm_batched_8_fp32"),
         (1000, [16, 16, 16], spread, "gemm_batched_16_fp32"),
@@ -326,7 +326,7 @@ fn each_size_has_its_kernel() {
     // Larger than tiles of 32x32.
     let product = Case::dense(256, Sizes { m: 64, n: 64, k: 64 }, LAYOUTS[0]).product();
     for (precision, expected) in
-        [(Precision::Fp32, "gemm_sliced_32x32_k64_fp32_3xtf32"), (Precision::Fp32Strict, "gemm_batched_32_fp32")]
+        [(Precision::Fp32, "gemm_wgmma_64x64_k32_nn_fp32_3xtf32"), (Precision::Fp32Strict, "gemm_batched_32_fp32")]
     {
         let plan = plan::plan(&h200, &product, &Options::from(precision)).unwrap();
         assert_eq!((plan.kernel().name, plan.launches()), (expected, 1), "{}", plan.explanation());

@@ -230,12 +230,21 @@ pub(crate) struct Performance {
     pub(crate) unaligned: f64,
     /// How many times as long it takes where all lines of A or B are one: many blocks then ask one part of the second-level cache for the same memory.
     pub(crate) repeated: f64,
+    /// The share of the memory's bandwidth that its accesses reach, at the most.
+    pub(crate) of_bandwidth: f64,
 }
 
 impl Performance {
     /// With what a block of most kernels costs, which take as long for all operands.
     pub(crate) const fn new(blocks_per_multiprocessor: u32, share_of_peak: f64) -> Self {
-        Self { blocks_per_multiprocessor, share_of_peak, block_seconds: 3e-6, unaligned: 1.0, repeated: 1.0 }
+        Self {
+            blocks_per_multiprocessor,
+            share_of_peak,
+            block_seconds: 3e-6,
+            unaligned: 1.0,
+            repeated: 1.0,
+            of_bandwidth: 1.0,
+        }
     }
 
     /// With what a block costs, in microseconds.
@@ -246,6 +255,11 @@ impl Performance {
     /// With how many times as long it takes for operands that begin anywhere.
     pub(crate) const fn unaligned(self, times: f64) -> Self {
         Self { unaligned: times, ..self }
+    }
+
+    /// With the share of the bandwidth that its accesses reach.
+    pub(crate) const fn of_bandwidth(self, share: f64) -> Self {
+        Self { of_bandwidth: share, ..self }
     }
 
     /// With how many times as long it takes where all lines are one.

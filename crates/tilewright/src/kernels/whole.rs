@@ -66,7 +66,7 @@ impl Contract for Whole {
     fn rounds(&self, product: &Description, multiprocessors: u32) -> Option<u32> {
         let most = sizes_of(product).most_products();
         let products = products_of_a_block(most.max(1), product.batch as u32, multiprocessors);
-        Some(rounds_of(u64::from(products) * threads_of(product.m, product.n)))
+        Some(rounds_of(threads_of(product.m, product.n).saturating_mul(products.into())))
     }
 
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
@@ -81,7 +81,7 @@ impl Contract for Whole {
 
 /// The threads that have sums of so many rows and columns: four by four each.
 fn threads_of(rows: usize, cols: usize) -> u64 {
-    rows.div_ceil(4) as u64 * cols.div_ceil(4) as u64
+    (rows.div_ceil(4) as u64).saturating_mul(cols.div_ceil(4) as u64)
 }
 
 /// How often a block has that many threads.
@@ -158,7 +158,7 @@ impl Contract for WholeRows {
     }
 
     fn rounds(&self, product: &Description, multiprocessors: u32) -> Option<u32> {
-        let (most, all) = (sizes_of(product).most_rows(), product.m as u64 * product.batch as u64);
+        let (most, all) = (sizes_of(product).most_rows(), (product.m as u64).saturating_mul(product.batch as u64));
         let rows = (rows_of_a_block(most, all, multiprocessors) as usize).min(product.m);
         Some(rounds_of(threads_of(rows, product.n)))
     }

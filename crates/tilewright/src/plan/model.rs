@@ -237,7 +237,7 @@ impl Features {
             prepared: preparations.iter().map(Preparation::traffic).sum(),
             partials: results_again + if is_reduced { results * (2.0 * partials + 1.0) } else { 0.0 },
             idle_waves: if candidate.fallback.is_some() { waves } else { 0.0 },
-            traffic: product.traffic(),
+            traffic: product.traffic() / kernel.performance.of_bandwidth,
             from_registers: if stores == Stores::Lines { 0.0 } else { results },
             waves,
             work,

@@ -27,7 +27,7 @@ const NOT_RUN: &[(&str, &str, usize, &str)] = &[
     ("ladder.md", "sh,in-ci", 1, "tests run every kernel and the program's options"),
     ("performance.md", "sh,needs-gpu", 2, "times"),
     ("products.md", "sh,in-ci", 1, "tests run the program's options"),
-    ("python.md", "python,needs-gpu", 2, "torch on a GPU"),
+    ("python.md", "python,needs-gpu", 3, "torch on a GPU"),
     ("python.md", "sh,slow", 1, "the library in release, for two machines"),
     (
         "python.md",
