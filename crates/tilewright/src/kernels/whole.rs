@@ -18,8 +18,8 @@ struct Whole;
 
 /// The products that a block computes: as many as there is room for, but no more than it takes to give every multiprocessor [`BLOCKS`].
 fn products_of_a_block(most: u32, batch: u32, multiprocessors: u32) -> u32 {
-    let fill = batch.div_ceil(multiprocessors.max(1) * BLOCKS).max(1);
-    let products = if fill > 4 { fill.next_multiple_of(4) } else { fill };
+    let fill = batch.div_ceil(multiprocessors.max(1).saturating_mul(BLOCKS)).max(1);
+    let products = if fill > 4 { fill.div_ceil(4).saturating_mul(4) } else { fill };
     products.min(most)
 }
 
@@ -125,7 +125,7 @@ struct WholeRows;
 
 /// The rows that a block computes: as many as there is room for, but no more than it takes to give every multiprocessor [`BLOCKS`].
 fn rows_of_a_block(most: u32, rows: u64, multiprocessors: u32) -> u32 {
-    let fill = rows.div_ceil(u64::from(multiprocessors.max(1) * BLOCKS)).next_multiple_of(4).max(4);
+    let fill = rows.div_ceil(u64::from(multiprocessors.max(1)) * u64::from(BLOCKS)).next_multiple_of(4).max(4);
     most.min(u32::try_from(fill).unwrap_or(u32::MAX))
 }
 
