@@ -264,9 +264,7 @@ impl Description {
             (!same).then(|| (what, planned.to_string(), given.to_string()))
         })
     }
-}
 
-impl Description {
     /// The operands that have been packed before, in words.
     fn names_of_packed(&self) -> Option<String> {
         match self.packed {

@@ -71,7 +71,7 @@ pub struct Features {
     partials: f64,
     /// The waves of blocks that find nothing to do.
     idle_waves: f64,
-    /// The bytes that the kernel has to read and write.
+    /// The bytes that the kernel has to read and write, and more where its accesses do not reach the bandwidth.
     traffic: f64,
     /// Those of them that it stores from registers.
     from_registers: f64,
@@ -208,9 +208,7 @@ impl Features {
             }
             (Family::Gemm, Some(tile)) => {
                 let steps = (product.terms() as f64 / f64::from(tile.k) / f64::from(splits)).ceil();
-                let alone = resident_blocks(kernel, device) == 1;
-                let crowd = if alone { 1.0 } else { crowded(blocks, slots) };
-                let operations = operations_of_step(kernel, tile, slots) * crowd;
+                let operations = operations_of_step(kernel, tile, slots) * crowded(kernel, device, blocks / slots);
                 let stored = stored(candidate, stores, f64::from(splits) * results);
                 Work::Tiles { steps, operations, stored }
             }
@@ -357,8 +355,11 @@ pub(super) fn share(constants: &Constants, device: &DeviceFacts, kernel: &Kernel
 }
 
 /// How long a step takes, as a part of what it takes where all blocks are there that can run at a time: fewer share multiprocessors with fewer others.
-fn crowded(blocks: f64, slots: f64) -> f64 {
-    ALONE + (1.0 - ALONE) * (blocks / slots).min(1.0)
+fn crowded(kernel: &KernelInfo, device: &DeviceFacts, waves: f64) -> f64 {
+    match resident_blocks(kernel, device) {
+        1 => 1.0,
+        _ => ALONE + (1.0 - ALONE) * waves.min(1.0),
+    }
 }
 
 /// The operations of a step of so many blocks together.

@@ -10,7 +10,8 @@ use crate::{Buffer, Device, DeviceMatrix, Error, Precision};
 /// How a matrix is packed, and which parts of memory that takes.
 struct Packing {
     how: Packed,
-    layout: Layout,
+    /// The elements of memory that takes.
+    elements: usize,
 }
 
 impl Packing {
@@ -26,16 +27,12 @@ impl Packing {
         let how = operand.pack(format, false, false, &mut layout);
         let how =
             how.ok_or_else(|| Error::Usage("a packed matrix would end beyond what can be addressed".to_owned()))?;
-        Ok(Self { how, layout })
-    }
-
-    fn elements(&self) -> usize {
-        self.layout.bytes().div_ceil(size_of::<f32>())
+        Ok(Self { how, elements: layout.bytes().div_ceil(size_of::<f32>()) })
     }
 
     /// Packs a matrix into memory, if there is enough.
     fn run(self, device: &Device, matrix: &DeviceMatrix, memory: &mut Buffer<f32>) -> Result<(), Error> {
-        check_room(self.elements(), memory.len())?;
+        check_room(self.elements, memory.len())?;
         if matrix.rows() == 0 || matrix.cols() == 0 || matrix.count() == 0 {
             return Ok(());
         }
@@ -64,8 +61,8 @@ impl PackedMatrix {
     /// [`Error::Usage`] if the device has no kernel for operands that are packed in this precision; [`Error::Shape`] for more than 2³¹ − 1
     /// rows, columns or matrices; [`DeviceError`](runtime::Error) where there is too little memory, or the matrix is another device's.
     pub fn new(device: &Device, precision: Precision, side: Side, matrix: DeviceMatrix) -> Result<Self, Error> {
-        let elements = Packing::of(device, precision, side, &matrix)?.elements();
-        Self::new_in(device.allocate(elements)?, device, precision, side, matrix)
+        let packing = Packing::of(device, precision, side, &matrix)?;
+        Self::packed_in(device.allocate(packing.elements)?, packing, device, (precision, side), matrix)
     }
 
     /// The same in memory of at least [`PackedMatrix::bytes`], at a multiple of 256.
@@ -93,9 +90,20 @@ impl PackedMatrix {
         matrix: DeviceMatrix,
     ) -> Result<Self, Error> {
         let packing = Packing::of(device, precision, side, &matrix)?;
-        let (parts, mut memory) = (packing.how.parts(), memory);
+        Self::packed_in(memory, packing, device, (precision, side), matrix)
+    }
+
+    /// The same, of which it is known how.
+    fn packed_in(
+        mut memory: Buffer<f32>,
+        packing: Packing,
+        device: &Device,
+        of: (Precision, Side),
+        matrix: DeviceMatrix,
+    ) -> Result<Self, Error> {
+        let parts = packing.how.parts();
         packing.run(device, &matrix, &mut memory)?;
-        Ok(Self::of_parts(matrix, (precision, side), memory, parts))
+        Ok(Self::of_parts(matrix, of, memory, parts))
     }
 
     /// The memory that has been packed by [`PackedMatrix::new_in`] for a matrix of this precision, side, shape, placement and numbers.
@@ -137,7 +145,7 @@ impl PackedMatrix {
         matrix: DeviceMatrix,
     ) -> Result<Self, Error> {
         let packing = Packing::of(device, precision, side, &matrix)?;
-        check_room(packing.elements(), memory.len())?;
+        check_room(packing.elements, memory.len())?;
         Ok(Self::of_parts(matrix, (precision, side), memory, packing.how.parts()))
     }
 
@@ -157,7 +165,7 @@ impl PackedMatrix {
     /// # Errors
     /// As for [`PackedMatrix::new`].
     pub fn bytes(device: &Device, precision: Precision, side: Side, matrix: &DeviceMatrix) -> Result<usize, Error> {
-        Ok(Packing::of(device, precision, side, matrix)?.elements() * size_of::<f32>())
+        Ok(Packing::of(device, precision, side, matrix)?.elements * size_of::<f32>())
     }
 }
 

@@ -267,7 +267,7 @@ impl Packed {
     }
 
     /// Rounded lines are packed here, and scaled ones with those of the other operand. What has been packed `before` is as it is.
-    pub(super) fn run<'a>(
+    fn run<'a>(
         &self,
         device: &Device,
         operand: MatrixBatch<'a>,
