@@ -56,15 +56,15 @@ pub fn section(results: &Results) -> Section {
 }
 
 fn of_gpu(results: &Results, gpu: &str) -> Option<Figure> {
-    // The newest measurement of a kernel on a case counts.
+    // Kernels go and others take their cases: of each kind of files, those of the newest commit count. Among these, the newest
+    // measurement of a kernel on a case.
     let mut newest: BTreeMap<(String, String), Measured> = BTreeMap::new();
     let mut add = |one: Measured| {
         if one.tflop_per_s > 0.0 && one.tb_per_s > 0.0 {
             newest.entry((one.kernel.clone(), one.case.clone())).or_insert(one);
         }
     };
-    let is_of_gpu = |source: &Source| source.gpu == gpu;
-    for (source, bench) in results.benches().into_iter().filter(|(source, _)| is_of_gpu(source)) {
+    for (source, bench) in of_newest_commit(results.benches(), gpu) {
         for (case, measured) in bench.results.iter().filter_map(|case| Some((case, case.measured()?))) {
             add(Measured {
                 kernel: measured.kernel.clone(),
@@ -76,7 +76,7 @@ fn of_gpu(results: &Results, gpu: &str) -> Option<Figure> {
             });
         }
     }
-    for (source, run) in results.runs().into_iter().filter(|(source, _)| is_of_gpu(source)) {
+    for (source, run) in of_newest_commit(results.runs(), gpu) {
         for problem in &run.problems {
             for result in problem.results.iter().filter(|result| result.check.passed) {
                 add(Measured {
@@ -90,7 +90,7 @@ fn of_gpu(results: &Results, gpu: &str) -> Option<Figure> {
             }
         }
     }
-    for (source, operations) in results.operations().into_iter().filter(|(source, _)| is_of_gpu(source)) {
+    for (source, operations) in of_newest_commit(results.operations(), gpu) {
         for one in operations.iter().filter(|one| !one.is_of_executor) {
             add(Measured {
                 kernel: one.operation.clone(),
@@ -108,6 +108,13 @@ fn of_gpu(results: &Results, gpu: &str) -> Option<Figure> {
     }
     let limits = limits(results, gpu);
     Some(figure_of(gpu, &all, limits.as_ref()))
+}
+
+/// Of files of one kind, the newest first, those on this GPU that are of the newest one's commit.
+fn of_newest_commit<'a, T>(files: Vec<(&'a Source, T)>, gpu: &str) -> Vec<(&'a Source, T)> {
+    let of_gpu: Vec<_> = files.into_iter().filter(|(source, _)| source.gpu == gpu).collect();
+    let newest = of_gpu.first().map(|(source, _)| source.commit.clone());
+    of_gpu.into_iter().filter(|(source, _)| newest.as_ref() == Some(&source.commit)).collect()
 }
 
 /// The limits by the newest probes on this GPU, or by its driver's figures.
