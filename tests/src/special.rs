@@ -28,11 +28,13 @@ pub enum Special {
     ZeroLines,
     /// One NaN in each group of lines, so that no tile can be computed with scaled operands.
     NothingFits,
+    /// A few single numbers are too small for a kernel of scaled operands, and some elements of C have no other terms than those of such numbers.
+    SingleTiny,
 }
 
 impl Special {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Ordinary,
         Self::Graded,
         Self::AtTheLimit,
@@ -41,6 +43,7 @@ impl Special {
         Self::NotFinite,
         Self::ZeroLines,
         Self::NothingFits,
+        Self::SingleTiny,
     ];
 
     /// Such a product, of one of [`SHAPES`].
@@ -106,6 +109,7 @@ impl Special {
                 a.set(1, 1, f32::NAN);
                 a.set(256, 0, f32::NAN);
             }
+            Self::SingleTiny => return problem.with_single_tiny_elements(),
         }
         problem
     }

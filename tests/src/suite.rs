@@ -90,6 +90,19 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
                 add(one(move || Problem::new(sizes, layouts, seed).with_tiny_elements()), None, is_long);
             }
         }
+        // Operands with few such elements, which are left out when the others are packed.
+        if matches!(kernel.scheme, Scheme::Fp32ThreeFp16 | Scheme::Fp32ScaledFp16) {
+            let sizes = shape(70, 72, 130);
+            add(one(move || Problem::new(sizes, layouts, 21).with_single_tiny_elements()), None, false);
+            let sizes = shape(70, 68, 60);
+            add(
+                one(move || Problem::new(sizes, layouts.padded(), 22).with_single_tiny_elements().scaled(-0.7, 0.3)),
+                None,
+                true,
+            );
+            let sizes = shape(70, 71, 200);
+            add(one(move || Problem::new(sizes, layouts.padded(), 23).with_single_tiny_elements()), Some(2), true);
+        }
         // Operands that select elements of the other one, which keep all their bits.
         if matches!(kernel.scheme.precision(), Precision::Fp32 | Precision::Fp32Strict | Precision::Fp32Rounded) {
             let mut add = |sizes, layouts, in_a, splits| {

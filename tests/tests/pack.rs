@@ -1,6 +1,7 @@
 //! The kernels that bring operands into another form, on the CPU executor with all its checks: every word is what a plain
 //! computation on this processor gives, bit by bit.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use cuda_std::convert::{bf16x2, f16x2};
@@ -9,8 +10,10 @@ use cuda_std::{ContractViolation, GlobalSlice, GlobalSliceMut, Kernel as _};
 use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::matrix_copy_fp32;
+use gpu_kernels::pack::exceptions::{LIST, MOST};
+use gpu_kernels::pack::group_flags::{ToFlags, group_flags_fp16};
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
-use gpu_kernels::pack::pairs::{self, BLOCK, ToFlags, ToPairs, group_flags_fp16, pack_pairs_fp16, split_fp16};
+use gpu_kernels::pack::pairs::{self, BLOCK, ToPairs, pack_pairs_fp16, split_fp16};
 use gpu_kernels::pack::scaled::{Chunks, line_extremes_fp32, line_scales_fp32};
 use gpu_kernels::{Grid, Matrix, MatrixBatch, MatrixBatchMut, MatrixMut, Triangle};
 use tests::half_of_the_grid;
@@ -220,6 +223,8 @@ struct Pairs {
     unfit: Vec<u32>,
     /// Where the terms of each group begin and end that are not zero.
     nonzero: Vec<u32>,
+    /// The line in the group and the term of each exception of each group.
+    exceptions: Vec<Vec<[u32; 2]>>,
 }
 
 /// The other operand of a launch that packs two: 300×70 ones.
@@ -262,7 +267,7 @@ impl Other {
     /// Sums up what the tiles of both operands have, and looks at all that has been made of this one.
     fn check(&self, flags: ToFlags<'_>) {
         let [lines, terms] = Self::SIZES;
-        let (mut fallback, mut nonzero) = ([GAP; 2], [GAP; 4]);
+        let (mut fallback, mut nonzero, mut lists) = ([GAP; 2], [GAP; 4], [GAP; 2 * LIST as usize]);
         let other = ToFlags {
             contents: GlobalSlice::new(&self.contents),
             lines,
@@ -270,10 +275,12 @@ impl Other {
             matrices: 1,
             fallback: GlobalSliceMut::new(&mut fallback),
             nonzero: GlobalSliceMut::new(&mut nonzero),
+            exceptions: GlobalSliceMut::new(&mut lists),
         };
         let (a, b) = if self.is_first { (other, flags) } else { (flags, other) };
         launch(group_flags_fp16 { a, b });
         assert_eq!((fallback, nonzero), ([0; 2], [0, 128, 0, 128]));
+        assert_eq!([lists[0], lists[LIST as usize]], [0; 2]);
         // Something, and more than one number of a line.
         assert!(self.contents.iter().all(|&word| word == 0b101));
         // Ones, scaled, are 2^14, whose fp16 bits are 0x7400; and their low parts are zero, as is what is behind the last term.
@@ -308,6 +315,7 @@ fn packed_pairs(source: &Source, element_by_element: bool) -> Pairs {
     launch(pack_pairs_fp16 { a, b, element_by_element: element_by_element.into() });
     let mut unfit = vec![GAP; lines.div_ceil(GROUP) as usize * source.matrices];
     let mut nonzero = vec![GAP; 2 * unfit.len()];
+    let mut lists = vec![GAP; LIST as usize * unfit.len()];
     let to_flags = ToFlags {
         contents: GlobalSlice::new(&contents),
         lines,
@@ -315,30 +323,38 @@ fn packed_pairs(source: &Source, element_by_element: bool) -> Pairs {
         matrices,
         fallback: GlobalSliceMut::new(&mut unfit),
         nonzero: GlobalSliceMut::new(&mut nonzero),
+        exceptions: GlobalSliceMut::new(&mut lists),
     };
     other.check(to_flags);
     let words: Vec<u32> = memory[first..=first + len].iter().map(|word| word.to_bits()).collect();
     assert_eq!((words[len], factors.pop().map(f32::to_bits), contents.pop()), (GAP, Some(GAP), Some(GAP)));
-    assert!(contents.iter().all(|&word| word < 8), "{contents:?}");
+    assert!(contents.iter().all(|&word| word < 1 << 16), "{contents:?}");
+    let exceptions = lists.chunks(LIST as usize).map(|list| {
+        let (listed, rest) = list[1..].split_at(2 * list[0] as usize);
+        assert!(rest.iter().all(|&word| word == GAP), "{list:?}");
+        listed.chunks(2).map(|exception| [exception[0], exception[1]]).collect()
+    });
     // Each word has two factors.
     let factors =
         factors.iter().flat_map(|word| [word.to_bits() << 16, word.to_bits() & 0xFFFF_0000].map(f32::from_bits));
-    Pairs { words: words[..len].to_vec(), factors: factors.collect(), unfit, nonzero }
+    let exceptions = exceptions.collect();
+    Pairs { words: words[..len].to_vec(), factors: factors.collect(), unfit, nonzero, exceptions }
 }
 
-/// The factor of a block of a line, and whether it is unfit, by plain arithmetic in f64.
-fn expected_factor(block: &[f32], element_by_element: bool) -> (f32, bool) {
+/// The factor of a block of a line, whether it is unfit, and which of its numbers are too small, by plain arithmetic in f64.
+fn expected_factor(block: &[f32], element_by_element: bool) -> (f32, bool, Vec<usize>) {
     let magnitudes = || block.iter().map(|x| f64::from(x.abs())).filter(|&x| x != 0.0);
     let largest = magnitudes().fold(0.0, f64::max);
     if magnitudes().any(|x| !x.is_finite()) || largest >= 2f64.powi(78) {
-        return (1.0, true);
+        return (1.0, true, vec![]);
     }
     if largest == 0.0 {
-        return (0.0, false);
+        return (0.0, false, vec![]);
     }
     let factor = 2f64.powi((largest.log2().floor() as i32).max(-60) - 14);
-    let least = if element_by_element { magnitudes().fold(f64::INFINITY, f64::min) } else { largest };
-    (factor as f32, least / factor < 2f64.powi(-14))
+    let is_small = |x: f64| x != 0.0 && x / factor < 2f64.powi(-14);
+    let small = (0..block.len()).filter(|&term| element_by_element && is_small(block[term].abs().into()));
+    (factor as f32, !element_by_element && is_small(largest), small.collect())
 }
 
 /// Whether of the numbers of a block, at most 64, that one of four threads has, there are two other than zero, or the largest is no power of two.
@@ -352,13 +368,15 @@ fn no_selection(block: &[f32], thread: usize) -> bool {
 #[track_caller]
 fn check_pairs(source: &Source, element_by_element: bool) {
     let case = format!("{:?} from {:?}", [source.lines, source.terms, source.matrices], source.lay);
-    let Pairs { words, factors, unfit, nonzero } = packed_pairs(source, element_by_element);
+    let Pairs { words, factors, unfit, nonzero, exceptions } = packed_pairs(source, element_by_element);
     // Whole blocks are looked at.
     assert_eq!(nonzero, expected_nonzero(source, BLOCK as usize, usize::MAX), "{case}");
     let (groups, side) = (source.lines.div_ceil(GROUP as usize), BLOCK as usize);
     let mut expected_unfit = vec![false; groups * source.matrices];
     // Of each group, whether it has anything, and anything that no operand has which selects.
     let mut has = vec![[false; 2]; groups * source.matrices];
+    // Of each tile, what is too small: the group, and the line in it and the term.
+    let mut small = BTreeMap::<_, Vec<(usize, [u32; 2])>>::new();
     let pitch = pairs::pitch(source.terms as u32) as usize;
     assert_eq!(pitch, source.terms.div_ceil(32) * 32);
     let blocks = source.terms.div_ceil(side);
@@ -366,19 +384,24 @@ fn check_pairs(source: &Source, element_by_element: bool) {
         let line = source.line(at);
         for block in 0..blocks {
             let of_block = &line[block * side..source.terms.min((block + 1) * side)];
-            let (factor, is_unfit) = expected_factor(of_block, element_by_element);
+            let (factor, is_unfit, too_small) = expected_factor(of_block, element_by_element);
             let scale = if factor == 0.0 { 1.0 } else { 1.0 / factor };
             let place = (at.0 * blocks + block) * groups * GROUP as usize + at.1;
             assert_eq!(factors[place], factor, "block {block} of line {at:?} of {case}");
             let group = at.0 * groups + at.1 / GROUP as usize;
             expected_unfit[group] |= is_unfit;
+            let place = |&term: &usize| (group, [at.1 % GROUP as usize, block * side + term].map(|place| place as u32));
+            let of_tile = small.entry((at.0, block, at.1 / side)).or_default();
+            of_tile.extend(too_small.iter().map(place));
             has[group][0] |= of_block.iter().any(|&x| x != 0.0);
             has[group][1] |= !element_by_element || (0..4).any(|thread| no_selection(of_block, thread));
             for pair in 0..32 {
                 let term = block * side + 2 * pair;
                 let first = index * pitch + block * side + pair / 16 * 32 + pair % 16;
                 if block * side + pair / 16 * 32 < pitch {
-                    let x = [term, term + 1].map(|term| source.at(at.0, at.1, term) * scale);
+                    let is_left_out = |term: usize| too_small.contains(&(term - block * side));
+                    let x = |term| if is_left_out(term) { 0.0 } else { source.at(at.0, at.1, term) * scale };
+                    let x = [term, term + 1].map(x);
                     assert_eq!([words[first], words[first + 16]], split_fp16(x), "line {at:?}, term {term} of {case}");
                 }
             }
@@ -390,10 +413,25 @@ fn check_pairs(source: &Source, element_by_element: bool) {
         let is_written = line < source.lines.next_multiple_of(64);
         assert!(line < source.lines || (factor == 0.0) == is_written, "factor {index} of {case}");
     }
+    // In the order of tiles: one block of terms after the other.
+    let mut expected_exceptions = vec![Vec::new(); unfit.len()];
+    for of_tile in small.values() {
+        match of_tile[..] {
+            [] => {}
+            [(group, place)] => expected_exceptions[group].push(place),
+            [(group, _), ..] => expected_unfit[group] = true,
+        }
+    }
     let may_select = |[any, other]: [bool; 2]| any && !other;
-    let expected_unfit: Vec<_> =
-        expected_unfit.into_iter().zip(has).map(|(unfit, has)| unfit || may_select(has)).collect();
+    let expected_unfit: Vec<_> = (expected_unfit.into_iter().zip(has).zip(&expected_exceptions))
+        .map(|((unfit, has), exceptions)| unfit || exceptions.len() > MOST as usize || may_select(has))
+        .collect();
     assert_eq!(unfit.iter().map(|&word| word != 0).collect::<Vec<_>>(), expected_unfit, "{case}");
+    // What is left to the fallback needs no list.
+    (expected_exceptions.iter_mut().zip(&expected_unfit))
+        .filter(|(_, unfit)| **unfit)
+        .for_each(|(list, _)| list.clear());
+    assert_eq!(exceptions, expected_exceptions, "{case}");
 }
 
 /// Where the terms of each group begin and end that are not all zero, counted in steps, and not beyond the `most` that there are.
@@ -437,6 +475,48 @@ fn blocks_of_a_line_are_scaled_on_their_own() {
     assert_eq!(packed_pairs(&apart, true).unfit, [0]);
 }
 
+/// Ordinary numbers, but for those of these places, which are too small: the matrix, the line and the term.
+fn with_small_numbers(small: &[[usize; 3]]) -> impl Fn(usize, usize, usize) -> f32 {
+    |matrix, line, term| {
+        let x = 1.0 + ordinary(matrix, line, term).abs();
+        if small.contains(&[matrix, line, term]) { x * 1e-12 } else { x }
+    }
+}
+
+#[test]
+fn single_numbers_that_are_too_small_are_exceptions() {
+    // In the first and the last line and term of a tile, of a group, and of all; in two groups, and in one more than once.
+    let corners = [[0, 0, 0], [0, 63, 127], [0, 64, 64], [0, 255, 399], [0, 256, 200], [1, 299, 399], [1, 130, 7]];
+    for lay in lays(300, 400, 2) {
+        check_pairs(&Source::new([300, 400, 2], lay, with_small_numbers(&corners)), true);
+        check_pairs(&Source::new([300, 400, 2], lay, with_small_numbers(&corners)), false);
+    }
+    let lay = lays(300, 400, 2)[0];
+    let packed = packed_pairs(&Source::new([300, 400, 2], lay, with_small_numbers(&corners)), true);
+    assert_eq!(packed.unfit, [0; 4]);
+    let exceptions = [vec![[0, 0], [63, 127], [64, 64], [255, 399]], vec![[0, 200]], vec![[130, 7]], vec![[43, 399]]];
+    assert_eq!(packed.exceptions, exceptions);
+}
+
+#[test]
+fn a_list_has_room_for_so_many_exceptions_and_a_tile_for_one() {
+    let lay = lays(200, 2000, 1)[0];
+    let in_own_tiles =
+        |count: usize| (0..count).map(|i| [0, 64 * (i % 3) + i, 64 * (i / 3) + 3 * i]).collect::<Vec<_>>();
+    for (count, unfit) in [(1, 0), (MOST as usize, 0), (MOST as usize + 1, 1)] {
+        let source = Source::new([200, 2000, 1], lay, with_small_numbers(&in_own_tiles(count)));
+        check_pairs(&source, true);
+        let packed = packed_pairs(&source, true);
+        assert_eq!((packed.unfit, packed.exceptions[0].len()), (vec![unfit], if unfit == 0 { count } else { 0 }));
+    }
+    // Of one thread, of one warp, and of two warps.
+    for other in [[0, 70, 129], [0, 71, 129], [0, 127, 191]] {
+        let source = Source::new([200, 2000, 1], lay, with_small_numbers(&[[0, 70, 128], other]));
+        check_pairs(&source, true);
+        assert_eq!(packed_pairs(&source, true).unfit, [1], "{other:?}");
+    }
+}
+
 #[test]
 fn zeros_at_the_ends_of_all_lines_of_a_group_are_noticed() {
     for lay in lays(300, 400, 2) {
@@ -463,7 +543,9 @@ fn one_unfit_line_makes_its_group_unfit_and_no_other() {
     for (bad, x) in [(0, f32::INFINITY), (255, f32::NAN), (256, 1e30), (599, 1e-30), (300, 2f32.powi(-29))] {
         let source = Source::new([600, 3, 2], lay, |matrix, line, term| {
             let is_bad = matrix == 1 && line == bad;
-            if is_bad && (term == 1 || (x != 2f32.powi(-29) && x.is_finite())) { x } else { 1.0 }
+            // (One number that is too small would be an exception.)
+            let is_here = if x == 2f32.powi(-29) { term > 0 } else { term == 1 || x.is_finite() };
+            if is_bad && is_here { x } else { 1.0 }
         });
         let expected: Vec<_> = (0..6).map(|group| u32::from(group == 3 + bad as u32 / GROUP)).collect();
         assert_eq!(packed_pairs(&source, true).unfit, expected, "{x:e} in line {bad}");
@@ -619,8 +701,11 @@ fn buffers_that_are_too_small_are_refused() {
     assert!(pack(aligned..aligned + 960, 512, 3).is_err());
     let (fallback, nonzero) = enough.split_at_mut(2);
     let (fallback, contents) = (GlobalSliceMut::new(fallback), GlobalSlice::new(&contents));
-    let flags = |contents, nonzero| {
-        let flags = ToFlags { contents, lines: 5, terms: 70, matrices: 2, fallback, nonzero };
+    let mut lists = [0; 2 * LIST as usize];
+    let mut list = [0; LIST as usize];
+    let (list, lists) = (GlobalSliceMut::new(&mut list), GlobalSliceMut::new(&mut lists));
+    let flags = |contents, nonzero, exceptions| {
+        let flags = ToFlags { contents, lines: 5, terms: 70, matrices: 2, fallback, nonzero, exceptions };
         let nothing = ToFlags {
             lines: 0,
             fallback: GlobalSliceMut::new(&mut []),
@@ -632,7 +717,8 @@ fn buffers_that_are_too_small_are_refused() {
         checked
     };
     let nonzero = GlobalSliceMut::new(&mut nonzero[..4]);
-    assert!(flags(contents, nonzero).is_ok());
-    assert!(flags(GlobalSlice::new(&[0; 3]), nonzero).is_err());
-    assert!(flags(contents, GlobalSliceMut::new(&mut [0; 3])).is_err());
+    assert!(flags(contents, nonzero, lists).is_ok());
+    assert!(flags(GlobalSlice::new(&[0; 3]), nonzero, lists).is_err());
+    assert!(flags(contents, nonzero, list).is_err());
+    assert!(flags(contents, GlobalSliceMut::new(&mut [0; 3]), lists).is_err());
 }

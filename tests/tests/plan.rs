@@ -232,11 +232,16 @@ fn packed_operands_come_from_anywhere() {
             assert!(steps[3].contains(&fallback), "{}", aligned.explanation());
             assert!(aligned.explanation().notes.iter().any(|note| note.contains("left to")));
             // Pairs: a word for each tile of 64 lines and 64 terms, and one for two lines' factors for 64 terms. Digits: three words for each
-            // line of 8 chunks of 512 terms, and a factor for each line. Parts begin at multiples of 64 words.
+            // line of 8 chunks of 512 terms, and a factor for each line. Pairs also have 33 words for the exceptions of each group. Parts begin at multiples of 64 words.
             let is_pairs = index < 4;
             let scaled = |lines: usize| {
                 let (found, of_a_line) = if is_pairs { (lines.div_ceil(64) * 64, 64 / 2) } else { (3 * lines * 8, 1) };
-                found.next_multiple_of(64) + lines.next_multiple_of(256) * of_a_line + 64 + 64
+                let exceptions = if is_pairs { 33 * lines.div_ceil(256) } else { 0 };
+                found.next_multiple_of(64)
+                    + lines.next_multiple_of(256) * of_a_line
+                    + 64
+                    + 64
+                    + exceptions.next_multiple_of(64)
             };
             // Exact sums have low parts, too.
             let partials = if is_pairs { partials } else { 2 * partials };

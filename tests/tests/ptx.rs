@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use cuda_builder::inspect::{self, CheckError, Examination, Function, KernelCode, Ptx, ToolError};
+use cuda_builder::inspect::{self, CheckError, Examination, Function, Ptx, ToolError};
 use cuda_builder::{Arch, Build, CudaBuilder, Error, KernelEntry, PassError};
 use cuda_std::{Dim3, Kernel, KernelFacts};
 use gpu_kernels::gemm::basic::naive_1d::gemm_naive_1d_fp32;
@@ -82,49 +82,23 @@ impl Claims {
         require(resources.shared_bytes == self.shared_bytes, format!("shared memory {}", resources.shared_bytes));
         require(ptx.shared_bytes == u64::from(self.shared_bytes), format!("shared arrays {}", ptx.shared_bytes));
 
-        let loops = loops(code);
-        let mut multiplying = loops.iter().filter(|body| count(body, "FFMA") > 0).peekable();
+        let loops = code.loops();
+        let mut multiplying = loops.iter().filter(|body| body.count("FFMA") > 0).peekable();
         match self.operands {
             Operands::NoLoop => require(multiplying.peek().is_none(), "a loop with FFMA".to_owned()),
             _ => require(multiplying.peek().is_some(), "no loop with FFMA".to_owned()),
         }
         for body in multiplying {
-            require(count(body, "FADD") == 0, "FADD in a loop with FFMA".to_owned());
+            require(body.count("FADD") == 0, "FADD in a loop with FFMA".to_owned());
             let loads = match self.operands {
-                Operands::Global => count(body, "LDG") > 0 && count(body, "LDS") == 0,
-                Operands::SharedVectors => body.iter().any(|opcode| opcode.starts_with("LDS.128")),
+                Operands::Global => body.count("LDG") > 0 && body.count("LDS") == 0,
+                Operands::SharedVectors => body.opcodes.iter().any(|opcode| opcode.starts_with("LDS.128")),
                 Operands::NoLoop => continue,
             };
             require(loads, "operands loaded in another way".to_owned());
         }
         broken
     }
-}
-
-/// The opcodes of each loop: of everything between a label and a branch back to it.
-fn loops(code: &KernelCode) -> Vec<Vec<&str>> {
-    let lines: Vec<_> = code.listing.lines().map(str::trim).collect();
-    let label = |line: &&str, name: &str| line.strip_suffix(':') == Some(name);
-    let mut loops = Vec::new();
-    for (end, line) in lines.iter().enumerate() {
-        let Some((_, target)) = line.split_once("BRA ") else { continue };
-        let name = target.trim_matches(|c: char| !(c.is_alphanumeric() || c == '.' || c == '_'));
-        if let Some(start) = lines[..end].iter().position(|line| label(line, name)) {
-            loops.push(lines[start..=end].iter().filter_map(|line| opcode(line)).collect());
-        }
-    }
-    loops
-}
-
-/// The opcode in a line of a listing: `/*0010*/ @!P0 LDG.E R0, desc[UR6][R2.64] ;`.
-fn opcode(line: &str) -> Option<&str> {
-    let instruction = line.strip_prefix("/*")?.split_once("*/")?.1;
-    instruction.split_ascii_whitespace().find(|word| !word.starts_with('@'))
-}
-
-/// How many opcodes are of this operation, whatever their modifiers.
-fn count(opcodes: &[&str], operation: &str) -> usize {
-    opcodes.iter().filter(|opcode| opcode.split('.').next() == Some(operation)).count()
 }
 
 /// The opcodes of a module of PTX with one kernel, with everything that belongs to them: `shfl.sync.up.b32`. Every instruction

@@ -22,8 +22,8 @@ use crate::device::Buffer;
 use crate::operand::DeviceMatrix;
 use crate::precision::Precision;
 
-/// The parts of packed memory: words, what was found on the way, factors, flags of the fallback, ends of zeros.
-pub(crate) const PACKED_PARTS: usize = 5;
+/// The parts of packed memory: words, what was found on the way, factors, flags of the fallback, ends of zeros, exceptions.
+pub(crate) const PACKED_PARTS: usize = 6;
 
 /// On which side of a product a matrix stands: its rows are multiplied with columns, or its columns with rows.
 ///

@@ -17,6 +17,8 @@
 //! | [`clear`] | zeros in the part of a result that is not wanted |
 //! | [`copy`] | the same numbers, in other places |
 //! | [`digits`] | lines scaled by powers of two, each number in four digits of 8 bits |
+//! | [`exceptions`] | numbers that are not packed with their lines |
+//! | [`group_flags`] | what is to be known of 256 lines of pairs: fallback, exceptions, zeros at both ends |
 //! | [`half`] | numbers rounded to bf16 or fp16, two to a word |
 //! | [`pairs`] | blocks of lines scaled by powers of two, each number in two fp16 parts |
 //! | [`scaled`] | the power of two that a whole line is scaled by |
@@ -25,6 +27,8 @@
 pub mod clear;
 pub mod copy;
 pub mod digits;
+pub mod exceptions;
+pub mod group_flags;
 pub mod half;
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation;

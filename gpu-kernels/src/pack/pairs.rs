@@ -9,9 +9,7 @@
 //!  lines a line  │   3. scales it, splits its numbers, stores       │ 16 words    │ 16 words    │   │
 //!     └──────────┘   4. notes what the tile has                     └─────────────┴─────────────┘   └────────
 //!                                                                     zeros behind the last term
-//!  group_flags_fp16, a block for each 256 lines                    and the factor of each line for these 64 terms
-//!
-//!  what their tiles have  ──►  left to the fallback?   the first and the last terms that are not zero
+//!                                                                 and the factor of each line for these 64 terms
 //! ```
 //!
 //! With s the power of two that brings the largest magnitude among 64 terms of a line, a *block* of it, to between 2¹⁴ and 2¹⁵, but at
@@ -39,10 +37,13 @@
 //! Otherwise the error of a number that is smaller is at most 2⁻³⁶ / 2¹⁴ = 2⁻⁵⁰ of the largest of its block, or 2⁻²² of it if that is
 //! from 2⁻⁸⁸ to 2⁻⁶⁰: what *normwise* means.
 //!
-//! # What is left to the fallback
+//! # What is not packed
 //!
-//! A line with an infinite number or NaN, or one of 2⁷⁸ or more; element by element, one with a number that keeps less than 22 bits, and
-//! the lines of an operand that may [select](crate::gemm::scan), whose products keep all 24;
+//! Element by element, a number that would keep less than 22 bits. If it is the only one of its tile, it is an [exception](super::exceptions): zero
+//! here, and in the list of its group of 256 lines, as long as that has room.
+//!
+//! Left to the fallback is a line with an infinite number or NaN, or one of 2⁷⁸ or more; element by element, one with such a number
+//! that is no exception, and the lines of an operand that may [select](crate::gemm::scan), whose products keep all 24;
 //! normwise, one with a block whose largest is below 2⁻⁸⁸ (without being zero). Within these bounds the factors are 2⁻⁷⁴ to 2⁶³, and the
 //! product of two of them is a number that fp32 has, 2⁻¹⁴⁸ to 2¹²⁶. So a sum of 64 products times two factors, added to others by one
 //! fused operation, is rounded once, and overflows or vanishes only where the sum of these terms itself does. `fallback` has a word for
@@ -62,10 +63,10 @@ use cuda_std::Dim3;
 use cuda_std::convert::{f16x2, from_f16x2};
 use cuda_std::prelude::*;
 
+use super::exceptions::InTile;
 use super::scaled::{LEAST, MAGNITUDE, MOST, TOP, padded, scale};
 use super::tile::{self, PITCH, Place, SIDE, THREADS, Tile, Tiles};
 use crate::MatrixBatch;
-use crate::gemm::hopper::fallback::GROUP;
 
 /// What a low part is scaled by in addition.
 pub const LOW_SCALE: f32 = 2048.0;
@@ -80,7 +81,7 @@ const TEAM: u32 = THREADS / SIDE;
 /// The terms of [`TOGETHER`] that a thread has.
 const EACH: u32 = TOGETHER / TEAM;
 /// The warps of a block.
-const WARPS: usize = (THREADS / warp::LANES) as usize;
+pub(super) const WARPS: usize = (THREADS / warp::LANES) as usize;
 /// The bits of an fp32 number that a power of two has not.
 const BELOW_ONE: u32 = (1 << 23) - 1;
 /// By how much the exponents of a block's numbers may differ.
@@ -119,25 +120,69 @@ pub fn split_fp16(pair: [f32; 2]) -> [u32; 2] {
 
 /// What a tile has, in the bits of a word.
 #[derive(Clone, Copy)]
-struct Contents {
+pub(super) struct Contents {
     /// A number other than zero.
-    any: bool,
+    pub(super) any: bool,
     /// A line that is left to the fallback.
-    unfit: bool,
+    pub(super) unfit: bool,
     /// Numbers that no operand has which selects.
-    other: bool,
+    pub(super) other: bool,
+    /// One number that is an exception.
+    pub(super) exception: Option<InTile>,
 }
 
 impl Contents {
+    /// The bits before the place of the exception.
+    const BITS: u32 = 4;
+
+    const NOTHING: Self = Self { any: false, unfit: false, other: false, exception: None };
+
     #[inline(always)]
     fn word(self) -> u32 {
-        u32::from(self.any) | u32::from(self.unfit) << 1 | u32::from(self.other) << 2
+        let exception = match self.exception {
+            Some(InTile(place)) => 8 | place << Self::BITS,
+            None => 0,
+        };
+        u32::from(self.any) | u32::from(self.unfit) << 1 | u32::from(self.other) << 2 | exception
     }
 
     #[inline(always)]
-    fn of_word(word: u32) -> Self {
-        Self { any: word & 1 != 0, unfit: word & 2 != 0, other: word & 4 != 0 }
+    pub(super) fn of_word(word: u32) -> Self {
+        let exception = if word & 8 != 0 { Some(InTile(word >> Self::BITS)) } else { None };
+        Self { any: word & 1 != 0, unfit: word & 2 != 0, other: word & 4 != 0, exception }
     }
+}
+
+/// Of two parts of a tile only one may have an exception.
+impl Combine<1> for Contents {
+    #[inline(always)]
+    fn and(&mut self, other: Self) {
+        self.any |= other.any;
+        self.unfit |= other.unfit || self.exception.is_some() && other.exception.is_some();
+        self.other |= other.other;
+        self.exception = self.exception.or(other.exception);
+    }
+
+    #[inline(always)]
+    fn words(self) -> [u32; 1] {
+        [self.word()]
+    }
+
+    #[inline(always)]
+    fn of_words([word]: [u32; 1]) -> Self {
+        Self::of_word(word)
+    }
+}
+
+/// What becomes of a block of a line.
+#[derive(Clone, Copy)]
+struct Fit {
+    /// What a product with these numbers is to be multiplied by.
+    factor: f32,
+    /// It is left to the fallback.
+    unfit: bool,
+    /// Numbers of an exponent below this are too small. None is, if it is zero.
+    least: u32,
 }
 
 /// The largest magnitude seen, and the smallest apart from zero.
@@ -159,19 +204,23 @@ impl Extremes {
         self.smallest = self.smallest.min(bits.wrapping_sub(1));
     }
 
-    /// What a product with these numbers is to be multiplied by, and whether they are left to the fallback.
+    /// What becomes of these numbers.
     #[inline(always)]
-    fn factor(self, element_by_element: bool) -> (f32, bool) {
+    fn fit(self, element_by_element: bool) -> Fit {
         if self.largest == 0 {
-            return (0.0, false);
+            return Fit { factor: 0.0, unfit: false, least: 0 };
         }
         // The exponent of a subnormal number counts as one less than it may be, where it does not matter.
         let (top, bottom) = (self.largest >> 23, self.smallest.wrapping_add(1) >> 23);
         if top >= MOST {
-            return (1.0, true);
+            return Fit { factor: 1.0, unfit: true, least: 0 };
         }
-        let (scaled, counted) = (top.max(LEAST), if element_by_element { bottom } else { top });
-        (f32::from_bits((scaled - TOP) << 23), counted + SPAN < scaled)
+        let scaled = top.max(LEAST);
+        let (factor, least) = (f32::from_bits((scaled - TOP) << 23), scaled - SPAN);
+        match element_by_element {
+            true => Fit { factor, unfit: false, least: if bottom < least { least } else { 0 } },
+            false => Fit { factor, unfit: top < least, least: 0 },
+        }
     }
 }
 
@@ -196,7 +245,7 @@ impl Combine<2> for Extremes {
 /// An operand that is packed, and where what is made of it goes: line l of matrix i begins at word `(i · lines + l) · pitch`. Its factor for block b
 /// is in word `(i · blocks + b) · ⌈lines / GROUP⌉ · GROUP / 2 + l / 2` of `factors`, in the lower half for an even line: the upper half of an fp32
 /// number, which is all of a power of two that is not zero. `contents` has a word for each tile, blocks side by side: whether there is anything
-/// but zero, and whether a line is left to the fallback.
+/// but zero, whether a line is left to the fallback, and where the exception is, if there is one.
 ///
 /// All words are given as the fp32 numbers that have their bits. Of the factors behind those of the last line, some are written, and
 /// those are zero, as those of blocks of zeros are.
@@ -272,19 +321,41 @@ unsafe fn pack_tile(operand: &ToPairs<'_>, place: Place, element_by_element: u32
         thread::sync_threads();
         // Neighbouring threads read eight terms each, and lines are 65 numbers apart: all from different banks.
         let number = |half: u32, i: u32| (half * TOGETHER + of_team * EACH + i) as usize;
-        let mut numbers = [[0.0; EACH as usize]; 2];
+        let at = |half: u32, i: u32| [line as usize, number(half, i)];
         let (mut seen, mut sum_of_bits) = (Extremes::NONE, 0u32);
         for half in 0..2 {
-            for i in 0..EACH as usize {
-                numbers[half][i] = memory.tile.read([line as usize, number(half as u32, i as u32)]);
-                seen.see(numbers[half][i]);
-                sum_of_bits = sum_of_bits.wrapping_add(numbers[half][i].to_bits() & MAGNITUDE);
+            for i in 0..EACH {
+                let x = memory.tile.read(at(half, i));
+                seen.see(x);
+                sum_of_bits = sum_of_bits.wrapping_add(x.to_bits() & MAGNITUDE);
             }
         }
         // Of a thread with more than one number, the sum is another one; or else, by chance, the fallback sees better.
         let other = element_by_element == 0 || sum_of_bits != seen.largest || seen.largest & BELOW_ONE != 0;
         let seen = combine_lanes(seen, TEAM);
-        let (factor, unfit) = seen.factor(element_by_element != 0);
+        let Fit { factor, unfit, least } = seen.fit(element_by_element != 0);
+        let mut small = Contents::NOTHING;
+        if warp::warp_vote_any(warp::ALL_LANES, least != 0) {
+            let mut index = 0;
+            while index < 2 * EACH {
+                let at = at(index / EACH, index % EACH);
+                let magnitude = memory.tile.read(at).to_bits() & MAGNITUDE;
+                if magnitude != 0 && magnitude >> 23 < least {
+                    small.and(Contents { exception: Some(InTile::new(line, at[1] as u32)), ..Contents::NOTHING });
+                    // (Each thread has its own numbers.)
+                    memory.tile.write(at, 0.0);
+                }
+                index = hint::keep_rolled(index + 1);
+            }
+            small = combine_lanes(small, warp::LANES);
+        }
+        let any = warp::warp_vote_any(warp::ALL_LANES, seen.largest != 0);
+        let unfit = warp::warp_vote_any(warp::ALL_LANES, unfit);
+        let other = warp::warp_vote_any(warp::ALL_LANES, other);
+        let found = Contents { any, unfit: unfit || small.unfit, other, exception: small.exception };
+        if warp::lane_id() == 0 {
+            memory.found.write((thread::thread_idx_x() / warp::LANES) as usize, found.word());
+        }
         let matrix_block = u64::from(place.matrix) * u64::from(blocks) + u64::from(place.across);
         // The next line's is the next team's.
         let next = warp::warp_shuffle_xor(warp::ALL_LANES, factor, TEAM, warp::LANES).0;
@@ -301,7 +372,7 @@ unsafe fn pack_tile(operand: &ToPairs<'_>, place: Place, element_by_element: u32
                 if place.term + half as u32 * TOGETHER < pitch {
                     let (mut highs, mut lows) = ([0.0; EACH as usize / 2], [0.0; EACH as usize / 2]);
                     for i in 0..EACH as usize / 2 {
-                        let pair = [0, 1].map(|j| numbers[half][2 * i + j] * scale);
+                        let pair = [0, 1].map(|j| memory.tile.read(at(half as u32, (2 * i + j) as u32)) * scale);
                         let [high, low] = split_fp16(pair);
                         (highs[i], lows[i]) = (f32::from_bits(high), f32::from_bits(low));
                     }
@@ -311,21 +382,15 @@ unsafe fn pack_tile(operand: &ToPairs<'_>, place: Place, element_by_element: u32
                 }
             }
         }
-        let any = warp::warp_vote_any(warp::ALL_LANES, seen.largest != 0);
-        let unfit = warp::warp_vote_any(warp::ALL_LANES, unfit);
-        let other = warp::warp_vote_any(warp::ALL_LANES, other);
-        if warp::lane_id() == 0 {
-            memory.found.write((thread::thread_idx_x() / warp::LANES) as usize, Contents { any, unfit, other }.word());
-        }
         thread::sync_threads();
         if thread::thread_idx_x() == 0 {
-            let mut found = 0;
+            let mut all = Contents::NOTHING;
             for warp in 0..WARPS {
-                found |= memory.found.read(warp);
+                all.and(Contents::of_word(memory.found.read(warp)));
             }
             let tile_rows = u64::from(place.matrix) * u64::from(lines.div_ceil(SIDE));
             let tile = (tile_rows + u64::from(place.line / SIDE)) * u64::from(blocks) + u64::from(place.across);
-            contents.set_unchecked(tile as usize, found);
+            contents.set_unchecked(tile as usize, all.word());
         }
     }
 }
@@ -349,170 +414,6 @@ impl crate::Grid for pack_pairs_fp16<'_> {
     fn grid(&self) -> Dim3 {
         let count = |operand: &ToPairs<'_>| Tiles::of(&operand.source).count;
         crate::geometry::line_of_blocks(count(&self.a).saturating_add(count(&self.b)))
-    }
-}
-
-/// What [`pack_pairs_fp16`] has found in each tile of an operand, and where what that says of each [`GROUP`] lines goes: whether any is left to the
-/// fallback, and two words: all lines are zero at every term below the first one, and from the second one on. They are multiples of [`BLOCK`].
-#[repr(C)]
-#[derive(Clone, Copy, KernelParam)]
-pub struct ToFlags<'a> {
-    /// A word for each tile.
-    pub contents: GlobalSlice<'a, u32>,
-    /// The extents of each matrix of the operand, and how many there are.
-    pub lines: u32,
-    /// See there.
-    pub terms: u32,
-    /// See there.
-    pub matrices: u32,
-    /// A word for each group.
-    pub fallback: GlobalSliceMut<'a, u32>,
-    /// Two for each.
-    pub nonzero: GlobalSliceMut<'a, u32>,
-}
-
-impl ToFlags<'_> {
-    /// The groups of all matrices.
-    #[inline(always)]
-    fn groups(&self) -> u64 {
-        u64::from(self.lines.div_ceil(GROUP)) * u64::from(self.matrices)
-    }
-
-    /// Whether there is a word for every tile, and one and two for every group.
-    #[cfg(not(target_arch = "nvptx64"))]
-    fn have_room(&self) -> bool {
-        self.fallback.len() as u64 == self.groups()
-            && self.nonzero.len() == self.fallback.len() * 2
-            && self.contents.len() as u128 >= tiles(self.lines, self.terms, self.matrices)
-    }
-}
-
-/// The tiles of a group, one below the other.
-const TILES: u32 = GROUP / SIDE;
-
-/// Sums up what the tiles have of group `group` of an operand.
-///
-/// # Safety
-/// Called by all threads of a block of [`THREADS`] together, for a group that there is of an operand for which there is room, with memory that nothing else uses.
-#[inline(always)]
-unsafe fn sum_up(operand: &ToFlags<'_>, group: u64, memory: &'static Shared<[[u32; Found::WORDS]; WARPS]>) {
-    let &ToFlags { contents, lines, terms, fallback, nonzero, .. } = operand;
-    let thread = thread::thread_idx_x();
-    let (of_a_matrix, blocks, tile_rows) = (lines.div_ceil(GROUP), terms.div_ceil(BLOCK), lines.div_ceil(SIDE));
-    let matrix = group.checked_div(of_a_matrix.into()).unwrap_or(0);
-    let first = (group - matrix * u64::from(of_a_matrix)) as u32 * TILES;
-    // SAFETY: there is a word for every tile, and one or two for every group. Each is written by one
-    // thread. All threads of the block come here for the same groups; barriers separate what is written to shared memory from the
-    // reads, and the reads from the next writes.
-    unsafe {
-        let mut found = Found::NOTHING;
-        let mut block = thread;
-        while block < blocks {
-            // Of a group with fewer tiles, the last one more than once, which changes nothing.
-            let words: [u32; TILES as usize] = core::array::from_fn(|i| {
-                let row = (first + i as u32).min(tile_rows - 1);
-                let row = matrix * u64::from(tile_rows) + u64::from(row);
-                contents.get_unchecked((row * u64::from(blocks) + u64::from(block)) as usize)
-            });
-            for i in 0..TILES as usize {
-                found.see(Contents::of_word(words[i]), block);
-            }
-            block += THREADS;
-        }
-        let found = combine_lanes(found, warp::LANES);
-        if warp::lane_id() == 0 {
-            let words = found.words();
-            for i in 0..Found::WORDS {
-                memory.write([(thread / warp::LANES) as usize, i], words[i]);
-            }
-        }
-        thread::sync_threads();
-        if thread == 0 {
-            let mut all = found;
-            for warp in 1..WARPS {
-                all.and(Found::of_words(core::array::from_fn(|i| memory.read([warp, i]))));
-            }
-            fallback.set_unchecked(group as usize, all.is_left_to_fallback().into());
-            nonzero.set_unchecked(2 * group as usize, all.begin);
-            nonzero.set_unchecked(2 * group as usize + 1, all.end);
-        }
-        thread::sync_threads();
-    }
-}
-
-/// Sums up what the tiles of two operands have.
-#[kernel(block = 256, requires(a.have_room(), b.have_room()))]
-pub fn group_flags_fp16(a: ToFlags<'_>, b: ToFlags<'_>) {
-    static FOUND: Shared<[[u32; Found::WORDS]; WARPS]> = Shared::new();
-    let (of_a, all) = (a.groups(), a.groups() + b.groups());
-    let mut group = u64::from(thread::block_idx_x());
-    while group < all {
-        // SAFETY: all threads of the block come here for the same groups, the memory is theirs, and a launch has checked that there is room.
-        unsafe { if group < of_a { sum_up(&a, group, &FOUND) } else { sum_up(&b, group - of_a, &FOUND) } }
-        group += u64::from(thread::grid_dim_x());
-    }
-}
-
-#[cfg(not(target_arch = "nvptx64"))]
-impl crate::Grid for group_flags_fp16<'_> {
-    fn grid(&self) -> Dim3 {
-        crate::geometry::line_of_blocks(self.a.groups() + self.b.groups())
-    }
-}
-
-/// What some tiles of a group have.
-#[derive(Clone, Copy)]
-struct Found {
-    /// Not zero if a line is left to the fallback.
-    unfit: u32,
-    /// Not zero if there are numbers that no operand has which selects.
-    other: u32,
-    /// Everything before this term is zero.
-    begin: u32,
-    /// Everything from this one on is.
-    end: u32,
-}
-
-impl Found {
-    /// How many words they are.
-    const WORDS: usize = 4;
-
-    const NOTHING: Self = Self { unfit: 0, other: 0, begin: u32::MAX, end: 0 };
-
-    /// Whether the lines are left to the fallback: one of them that cannot be packed, or all because they may select.
-    #[inline(always)]
-    fn is_left_to_fallback(&self) -> bool {
-        self.unfit != 0 || self.other == 0 && self.begin < self.end
-    }
-
-    #[inline(always)]
-    fn see(&mut self, contents: Contents, block: u32) {
-        self.unfit |= u32::from(contents.unfit);
-        self.other |= u32::from(contents.other);
-        if contents.any {
-            self.begin = self.begin.min(block * BLOCK);
-            self.end = self.end.max((block + 1) * BLOCK);
-        }
-    }
-}
-
-impl Combine<{ Found::WORDS }> for Found {
-    #[inline(always)]
-    fn and(&mut self, other: Self) {
-        self.unfit |= other.unfit;
-        self.other |= other.other;
-        self.begin = self.begin.min(other.begin);
-        self.end = self.end.max(other.end);
-    }
-
-    #[inline(always)]
-    fn words(self) -> [u32; Self::WORDS] {
-        [self.unfit, self.other, self.begin, self.end]
-    }
-
-    #[inline(always)]
-    fn of_words([unfit, other, begin, end]: [u32; Self::WORDS]) -> Self {
-        Self { unfit, other, begin, end }
     }
 }
 
@@ -550,11 +451,14 @@ mod tests {
         assert!(worst[1] > POWER(-22), "{:e}", worst[1]);
     }
 
-    /// The factors of a block, and whether it is unfit: element by element and normwise.
+    /// The factors of a block, and whether it is unfit or has numbers that are too small: element by element and normwise.
     fn block(numbers: &[f32]) -> [(f32, bool); 2] {
         let mut seen = Extremes::NONE;
         numbers.iter().for_each(|&x| seen.see(x));
-        [true, false].map(|element_by_element| seen.factor(element_by_element))
+        [true, false].map(|element_by_element| {
+            let Fit { factor, unfit, least } = seen.fit(element_by_element);
+            (factor, unfit || least != 0)
+        })
     }
 
     fn power(exponent: i32) -> f32 {

@@ -106,7 +106,8 @@ pub(super) fn remove_old(cache: &Path) {
 impl Examination {
     /// What is wrong with a kernel that should be fast, in words. The rules hold for all of them:
     ///
-    /// - everything is in registers, unless the kernel may have local memory: no stack frame, no spills, no access of local memory;
+    /// - everything is in registers, unless the kernel may have local memory: no stack frame, no spills, no access of local memory. Only where
+    ///   `wgmma` has the accumulators of a tile in most registers, a few others may be spilled outside of the loops that multiply: once for a tile;
     /// - a block fits into the registers and the shared memory of a GPU that runs the architecture;
     /// - the assembler has no warning and no advice (C7508: `setmaxnreg` ignored; C7510 to C7514: `wgmma` serialized);
     /// - no access goes through a generic address, unless the kernel has clusters, and no address of shared memory has become one;
@@ -121,9 +122,10 @@ impl Examination {
             }
         };
         let (stack, spills) = (resources.stack_bytes, resources.spill_bytes());
-        require(stack == 0 || kernel.allows_local, format!("stack frame {stack}"));
+        let once_for_a_tile = spills > 0 && spills <= MOST_SPILLED && spills_outside_of_products(code);
+        require(stack == 0 || once_for_a_tile || kernel.allows_local, format!("stack frame {stack}"));
         // A function that calls itself keeps its registers so.
-        require(spills == 0 || kernel.allows_local, format!("spills {spills}"));
+        require(spills == 0 || once_for_a_tile || kernel.allows_local, format!("spills {spills}"));
         let local = code.count("LDL") + code.count("STL");
         require(local == 0 || spills > 0 || kernel.allows_local, format!("accesses of local memory {local}"));
 
@@ -153,6 +155,15 @@ impl Examination {
         require(!has("mma") || code.count(mma) > 0, format!("no {mma}"));
         objections
     }
+}
+
+/// The most bytes that a thread may store and load of registers that it spills once for a tile.
+const MOST_SPILLED: u64 = 64;
+
+/// Whether there are loops with products of `wgmma`, and none of the innermost ones has an access of local memory.
+fn spills_outside_of_products(code: &KernelCode) -> bool {
+    let multiplying = code.innermost_loops_with("HGMMA");
+    !multiplying.is_empty() && multiplying.iter().all(|body| body.count("LDL") + body.count("STL") == 0)
 }
 
 #[cfg(test)]
@@ -210,6 +221,21 @@ mod tests {
         assert_eq!(objections(&plain, &|_| {}), "");
         assert_eq!(objections(&plain, &|e| e.resources.stack_bytes = 8), "stack frame 8");
         assert_eq!(objections(&plain, &|e| e.resources.spill_load_bytes = 4), "spills 4");
+        // Once for a tile, and in the loop that multiplies.
+        let spilled = |before: &str, within: &str, bytes: u32| {
+            let listing = format!(
+                ".L_1:\n/*00*/ {before} ;\n.L_2:\n/*10*/ HGMMA.64x8x8 R24 ;\n/*20*/ {within} ;\n/*30*/ @P0 BRA `(.L_2) ;\n\
+                 /*40*/ @P1 BRA `(.L_1) ;\n"
+            );
+            objections(&plain, &|e| {
+                (e.resources.stack_bytes, e.resources.spill_load_bytes) = (8, bytes);
+                e.code.listing.clone_from(&listing);
+            })
+        };
+        assert_eq!(spilled("LDL R2, [R1]", "NOP", 64), "");
+        assert_eq!(spilled("LDL R2, [R1]", "NOP", 68), "stack frame 8; spills 68");
+        assert_eq!(spilled("NOP", "LDL R2, [R1]", 4), "stack frame 8; spills 4");
+        assert_eq!(spilled("NOP", "@!P0 STL.64 [R1], R2", 4), "stack frame 8; spills 4");
         let local = |e: &mut Examination| e.code.instructions.push("@P0 STL.64 [R1], R2".to_owned());
         assert_eq!(objections(&plain, &local), "accesses of local memory 1");
         let allowed = KernelEntry { allows_local: true, ..plain.clone() };

@@ -24,7 +24,7 @@ pub use normal::normal_form;
 pub(crate) use places::numbered;
 pub use places::{Place, Places};
 pub use ptx::{CheckError, Function, MemoryInstruction, Ptx};
-pub use sass::{KernelCode, disassemble, read_listing};
+pub use sass::{CodeLoop, KernelCode, disassemble, read_listing};
 pub(crate) use split::split;
 pub use split::split_by_kernel;
 pub use together::executed_together;

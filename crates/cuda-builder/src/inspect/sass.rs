@@ -1,6 +1,7 @@
 //! Machine code as text (SASS), to see which instructions a kernel has become.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use super::tools::{CudaTool, ToolError};
@@ -19,7 +20,7 @@ pub struct KernelCode {
 impl KernelCode {
     /// How many instructions have this operation, the part of the opcode before the first dot: `LDG`, `FFMA`.
     pub fn count(&self, operation: &str) -> usize {
-        self.opcodes().filter(|opcode| opcode.split('.').next() == Some(operation)).count()
+        self.opcodes().filter(|opcode| is_of(opcode, operation)).count()
     }
 
     /// The opcodes with their modifiers: `LDG.E.128`.
@@ -30,6 +31,60 @@ impl KernelCode {
                 .find(|word| !word.starts_with('@'))
                 .map(|word| word.trim_end_matches(';'))
         })
+    }
+
+    /// The loops.
+    pub fn loops(&self) -> Vec<CodeLoop<'_>> {
+        let lines: Vec<_> = self.listing.lines().map(str::trim).collect();
+        let label = |line: &&str, name: &str| line.strip_suffix(':') == Some(name);
+        let mut loops = Vec::new();
+        for (end, line) in lines.iter().enumerate() {
+            let Some((_, target)) = line.split_once("BRA ") else { continue };
+            let name = target.trim_matches(|c: char| !(c.is_alphanumeric() || c == '.' || c == '_'));
+            if let Some(start) = lines[..end].iter().position(|line| label(line, name)) {
+                let opcodes = lines[start..=end].iter().filter_map(|line| opcode(line)).collect();
+                loops.push(CodeLoop { opcodes, lines: start..=end });
+            }
+        }
+        loops
+    }
+
+    /// The loops with an instruction of an operation, but for those that have such a loop in them.
+    pub fn innermost_loops_with(&self, operation: &str) -> Vec<CodeLoop<'_>> {
+        let all: Vec<_> = self.loops().into_iter().filter(|body| body.count(operation) > 0).collect();
+        all.iter().filter(|body| !all.iter().any(|other| body.has(other))).cloned().collect()
+    }
+}
+
+/// The opcode in a line of a listing: `/*0010*/ @!P0 LDG.E R0, desc[UR6][R2.64] ;`.
+fn opcode(line: &str) -> Option<&str> {
+    let instruction = line.strip_prefix("/*")?.split_once("*/")?.1;
+    instruction.split_ascii_whitespace().find(|word| !word.starts_with('@'))
+}
+
+/// Whether an opcode is of this operation, whatever its modifiers.
+fn is_of(opcode: &str, operation: &str) -> bool {
+    opcode.split('.').next() == Some(operation)
+}
+
+/// A loop in the listing of a kernel: everything between a label and a branch back to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeLoop<'a> {
+    /// The opcodes in it with their modifiers.
+    pub opcodes: Vec<&'a str>,
+    /// Its lines in the listing.
+    lines: RangeInclusive<usize>,
+}
+
+impl CodeLoop<'_> {
+    /// How many of the opcodes are of this operation, whatever their modifiers.
+    pub fn count(&self, operation: &str) -> usize {
+        self.opcodes.iter().filter(|opcode| is_of(opcode, operation)).count()
+    }
+
+    /// Whether another loop is a part of it.
+    fn has(&self, other: &Self) -> bool {
+        self.lines != other.lines && self.lines.start() <= other.lines.start() && other.lines.end() <= self.lines.end()
     }
 }
 

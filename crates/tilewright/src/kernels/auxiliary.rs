@@ -13,8 +13,10 @@ use gpu_kernels::gemm::tiles::TiledGemm;
 use gpu_kernels::pack::clear::matrix_clear_outside_fp32;
 use gpu_kernels::pack::copy::{Flags, matrix_copy_flagged_fp32, matrix_copy_fp32};
 use gpu_kernels::pack::digits::{self, pack_digits_int8};
+use gpu_kernels::pack::exceptions::{Exceptions, list_words};
+use gpu_kernels::pack::group_flags::{ToFlags, group_flags_fp16};
 use gpu_kernels::pack::half::{self, pack_bf16, pack_fp16};
-use gpu_kernels::pack::pairs::{self, ToFlags, ToPairs, group_flags_fp16, pack_pairs_fp16};
+use gpu_kernels::pack::pairs::{self, ToPairs, pack_pairs_fp16};
 use gpu_kernels::pack::scaled::{Chunks, line_extremes_fp32, line_scales_fp32};
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, Triangle};
 
@@ -119,11 +121,18 @@ pub(crate) struct PackedOperand<'a> {
 }
 
 impl<'a> PackedOperand<'a> {
-    /// What has been packed once.
+    /// What has been packed once, without the matrix that it was made of.
     pub(crate) fn of(packed: &'a PackedMatrix) -> Self {
-        let [words, _found, factors, fallback, nonzero] = packed.parts();
-        let [words, fallback, nonzero] = [words, fallback, nonzero].map(read_words);
-        Self { words, scales: PairInfo { factors, fallback, nonzero } }
+        let [words, _found, factors, fallback, nonzero, lists] = packed.parts();
+        let [words, fallback, nonzero, lists] = [words, fallback, nonzero, lists].map(read_words);
+        let nothing = Self::nothing().scales.exceptions;
+        Self { words, scales: PairInfo { factors, fallback, nonzero, exceptions: Exceptions { lists, ..nothing } } }
+    }
+
+    /// The same with the matrix, whose rows are lines.
+    pub(crate) fn with_source(self, source: MatrixBatch<'a>) -> Self {
+        let exceptions = Exceptions { source, ..self.scales.exceptions };
+        Self { scales: PairInfo { exceptions, ..self.scales }, ..self }
     }
 
     /// An operand that has not been packed.
@@ -132,6 +141,7 @@ impl<'a> PackedOperand<'a> {
             factors: GlobalSlice::new(&[]),
             fallback: GlobalSlice::new(&[]),
             nonzero: GlobalSlice::new(&[]),
+            exceptions: Exceptions::nothing(),
         };
         Self { words: GlobalSlice::new(&[]), scales }
     }
@@ -215,6 +225,7 @@ pub(crate) struct ScaledParts<'a> {
     pub(crate) factors: GlobalSliceMut<'a, f32>,
     pub(crate) fallback_groups: GlobalSliceMut<'a, u32>,
     pub(crate) nonzero: GlobalSliceMut<'a, u32>,
+    pub(crate) exceptions: GlobalSliceMut<'a, u32>,
     /// As the fp32 numbers that have their bits.
     pub(crate) words: GlobalSliceMut<'a, f32>,
 }
@@ -232,6 +243,14 @@ pub(crate) enum ScaledFormat {
 }
 
 impl ScaledFormat {
+    /// The words of the lists of exceptions, of so many matrices.
+    pub(crate) fn exceptions(self, lines: u32, matrices: u32) -> u128 {
+        match self {
+            Self::Pairs { .. } => list_words(lines, matrices),
+            Self::Digits => 0,
+        }
+    }
+
     /// The words of what is found on the way, and the factors, of so many matrices.
     pub(crate) fn found_and_factors(self, lines: u32, terms: u32, matrices: u32) -> [u128; 2] {
         match self {
@@ -256,12 +275,13 @@ impl ToScale<'_> {
     fn nothing(self) -> Result<Self, Error> {
         let first = self.source.first();
         let none = Matrix::new(first.data(), 0, first.cols() as usize, 0, 0)?;
-        let ScaledParts { found, factors, fallback_groups, nonzero, words } = self.parts;
+        let ScaledParts { found, factors, fallback_groups, nonzero, exceptions, words } = self.parts;
         let parts = ScaledParts {
             found: none_of(found),
             factors: none_of(factors),
             fallback_groups: none_of(fallback_groups),
             nonzero: none_of(nonzero),
+            exceptions: none_of(exceptions),
             words: none_of(words),
         };
         Ok(Self { source: MatrixBatch::new(none, 0, 0)?, parts })
@@ -301,6 +321,7 @@ pub(crate) fn pack_scaled(
                 matrices: source.count(),
                 fallback: parts.fallback_groups,
                 nonzero: parts.nonzero,
+                exceptions: parts.exceptions,
             });
             device.launch(group_flags_fp16 { a, b })
         }
@@ -310,7 +331,7 @@ pub(crate) fn pack_scaled(
 
 /// The same as digits, for one operand.
 fn pack_digits(device: &Device, ToScale { source, parts }: ToScale<'_>) -> Result<(), Error> {
-    let ScaledParts { found, factors, fallback_groups: fallback, nonzero, words } = parts;
+    let ScaledParts { found, factors, fallback_groups: fallback, nonzero, words, .. } = parts;
     let (lines, terms, matrices) = (source.first().rows(), source.first().cols(), source.count());
     let chunks = Chunks::of(lines, terms, matrices);
     device.launch(line_extremes_fp32 { source, chunks, extremes: found })?;

@@ -201,7 +201,7 @@ pub static WGMMA_FP32_3XFP16: [KernelInfo; 1] = [scaled!(
     TILE,
     None,
     RowsOrLines,
-    "with infinities, NaN, or elements too small beside the largest near them",
+    "with infinities, NaN, or several elements too small beside the largest near them",
     launch_of_pairs!(gemm_wgmma_packed_fp32_3xfp16)
 )];
 /// Three fp16 products, accurate against the largest elements of rows and columns.

@@ -131,7 +131,8 @@ impl Scheme {
     /// PeerJ Computer Science 7:e330 (2021), and P. Xie et al., "MMA-Sim", arXiv:2511.10909 (2025).
     ///
     /// **Sums in fp32** are rounded to nearest, as often as there are promotions: after 16 k or more. In 3xFP16, a promotion multiplies by
-    /// powers of two in the same operation, which rounds once. Tiles that are computed again in
+    /// powers of two in the same operation, which rounds once; and of each 64 terms of a line at most one is added by itself: three roundings
+    /// for 64 k. Tiles that are computed again in
     /// fp32 add up 32 terms at a time. What is divided among blocks is rounded no more often.
     ///
     /// **Expected** is twice what `c₀ + c₁·√K` has to be for the largest errors of `tests::accuracy`, up to K = 4096.

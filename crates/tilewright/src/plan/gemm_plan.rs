@@ -65,12 +65,13 @@ impl GemmPlan {
     }
 
     /// The parts of the workspace that [`GemmPlan::run`] writes to, in elements and in their order: of A and of B packed words,
-    /// extremes, factors, flags, ends of zeros and a copy, then the partial sums, and the tile mask. What the plan does not
+    /// extremes, factors, flags, ends of zeros, exceptions and a copy, then the partial sums, and the tile mask. What the plan does not
     /// need is empty.
-    pub fn workspace_parts(&self) -> [Range<usize>; 14] {
+    pub fn workspace_parts(&self) -> [Range<usize>; 16] {
         let KernelCandidate { preparations, partials, tile_mask, .. } = &self.candidate;
-        let [[a0, a1, a2, a3, a4, a5], [b0, b1, b2, b3, b4, b5]] = preparations.each_ref().map(Preparation::parts);
-        [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, partials.clone(), tile_mask.clone()]
+        let [[a0, a1, a2, a3, a4, a5, a6], [b0, b1, b2, b3, b4, b5, b6]] =
+            preparations.each_ref().map(Preparation::parts);
+        [a0, a1, a2, a3, a4, a5, a6, b0, b1, b2, b3, b4, b5, b6, partials.clone(), tile_mask.clone()]
     }
 
     /// All kernels that [`GemmPlan::run`] may launch, in their order.

@@ -20,6 +20,7 @@ use cuda_std::{GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::hopper::fallback::GROUP;
 use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
 use gpu_kernels::pack::copy::Flags;
+use gpu_kernels::pack::exceptions::Exceptions;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 
 use super::workspace::Layout;
@@ -88,6 +89,7 @@ struct Scaled {
     factors: Range<usize>,
     fallback_groups: Range<usize>,
     nonzero: Range<usize>,
+    exceptions: Range<usize>,
     /// The operand as another kernel can multiply it, if it cannot where it is.
     copy: Option<Copied>,
 }
@@ -208,12 +210,13 @@ impl OperandOfKernel {
                 let (found, factors) = (part(found)?, part(factors)?);
                 let fallback_groups = part(groups)?;
                 let nonzero = part(2 * groups)?;
+                let exceptions = part(scaled.exceptions(lines as u32, self.batch as u32))?;
                 let is_fit = self.placement.order().is_some() && self.has_tensor_map();
                 let copy = match keep && !is_fit {
                     true => Some(self.copy(self.order_of_fallback(), true, layout)?),
                     false => None,
                 };
-                Some(Scaled { found, factors, fallback_groups, nonzero, copy })
+                Some(Scaled { found, factors, fallback_groups, nonzero, exceptions, copy })
             }
         };
         let lines_are_rows = self.lines_are_rows;
@@ -259,9 +262,10 @@ impl Packed {
     pub(super) fn parts(&self) -> [Range<usize>; PACKED_PARTS] {
         let words = self.words.clone();
         match &self.scaled {
-            None => [words, NONE, NONE, NONE, NONE],
-            Some(Scaled { found, factors, fallback_groups, nonzero, .. }) => {
-                [words, found.clone(), factors.clone(), fallback_groups.clone(), nonzero.clone()]
+            None => [words, NONE, NONE, NONE, NONE, NONE],
+            Some(Scaled { found, factors, fallback_groups, nonzero, exceptions, .. }) => {
+                let [found, factors] = [found, factors].map(Range::clone);
+                [words, found, factors, fallback_groups.clone(), nonzero.clone(), exceptions.clone()]
             }
         }
     }
@@ -271,25 +275,32 @@ impl Packed {
         &self,
         device: &Device,
         operand: MatrixBatch<'a>,
-        [for_words, for_found, for_factors, for_fallback, for_nonzero, for_copy]: [GlobalSliceMut<'a, f32>; PARTS],
+        [for_words, for_found, for_factors, for_fallback, for_nonzero, for_exceptions, for_copy]: [GlobalSliceMut<'a, f32>;
+            PARTS],
         before: Option<PackedOperand<'a>>,
     ) -> Result<Prepared<'a>, Error> {
-        if self.before {
-            let packed = before.expect("a plan for what has been packed is run with that");
-            return self.with_copy(operand, for_copy, Prepared { operand, packed, scaling: None, pending: None });
-        }
         let first = if self.lines_are_rows { operand.first() } else { operand.first().transposed() };
         let source = MatrixBatch::new(first, operand.stride() as usize, operand.count() as usize)?;
+        if self.before {
+            let packed = before.expect("a plan for what has been packed is run with that").with_source(source);
+            return self.with_copy(operand, for_copy, Prepared { operand, packed, scaling: None, pending: None });
+        }
         let packed_words = read(words(for_words));
         let Format::Scaled(format) = self.format else {
             pack_rounded(device, source, self.format == Format::Bf16, words(for_words))?;
             let packed = PackedOperand { words: packed_words, ..PackedOperand::nothing() };
             return Ok(Prepared { operand, packed, scaling: None, pending: None });
         };
-        let [found, fallback_groups, nonzero] = [for_found, for_fallback, for_nonzero].map(words);
-        let parts = ScaledParts { found, factors: for_factors, fallback_groups, nonzero, words: for_words };
+        let [found, fallback_groups, nonzero, exceptions] =
+            [for_found, for_fallback, for_nonzero, for_exceptions].map(words);
+        let parts = ScaledParts { found, factors: for_factors, fallback_groups, nonzero, exceptions, words: for_words };
         let scaling = Some((ToScale { source, parts }, format));
-        let scales = PairInfo { factors: read(for_factors), fallback: read(fallback_groups), nonzero: read(nonzero) };
+        let scales = PairInfo {
+            factors: read(for_factors),
+            fallback: read(fallback_groups),
+            nonzero: read(nonzero),
+            exceptions: Exceptions { lists: read(exceptions), source },
+        };
         let packed = PackedOperand { words: packed_words, scales };
         self.with_copy(operand, for_copy, Prepared { operand, packed, scaling, pending: None })
     }
@@ -404,11 +415,11 @@ impl Preparation {
     pub(crate) fn parts(&self) -> [Range<usize>; PARTS] {
         match self {
             Self::InPlace => [NONE; PARTS],
-            Self::Copied(copy) => [NONE, NONE, NONE, NONE, NONE, copy.part.clone()],
+            Self::Copied(copy) => [NONE, NONE, NONE, NONE, NONE, NONE, copy.part.clone()],
             Self::Packed(packed) => {
-                let [words, found, factors, fallback_groups, nonzero] = packed.parts();
+                let [words, found, factors, fallback_groups, nonzero, exceptions] = packed.parts();
                 let copy = self.copied_for_fallback().map_or(NONE, |copy| copy.part.clone());
-                [words, found, factors, fallback_groups, nonzero, copy]
+                [words, found, factors, fallback_groups, nonzero, exceptions, copy]
             }
         }
     }

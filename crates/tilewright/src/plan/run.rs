@@ -190,9 +190,9 @@ impl GemmPlan {
             };
         let [prepare_a, prepare_b] = &candidate.preparations;
         let parts = workspace.parts(self.workspace_parts())?;
-        let [a0, a1, a2, a3, a4, a5, b0, b1, b2, b3, b4, b5, for_partials, for_mask] = parts;
-        let prepared_a = prepare_a.run(device, a, [a0, a1, a2, a3, a4, a5], packed_a)?;
-        let prepared_b = prepare_b.run(device, b, [b0, b1, b2, b3, b4, b5], packed_b)?;
+        let [a0, a1, a2, a3, a4, a5, a6, b0, b1, b2, b3, b4, b5, b6, for_partials, for_mask] = parts;
+        let prepared_a = prepare_a.run(device, a, [a0, a1, a2, a3, a4, a5, a6], packed_a)?;
+        let prepared_b = prepare_b.run(device, b, [b0, b1, b2, b3, b4, b5, b6], packed_b)?;
         Prepared::finish([&prepared_a, &prepared_b], device)?;
         let Prepared { operand: a, packed: packed_a, .. } = prepared_a;
         let Prepared { operand: b, packed: packed_b, .. } = prepared_b;

@@ -1,8 +1,8 @@
 //! The workspace of a plan, device memory besides the operands: copied or packed operands, and the partial results of split-K.
 //!
 //! ```text
-//! │ for A                                                │ for B │ partials     │ tile mask │ each part aligned to 256 bytes;
-//! │ words │ found │ factors │ flags │ nonzero │ copy │ …                                   none of them has to be there
+//! │ for A                                                             │ for B │ partials     │ tile mask │ each part aligned to 256 bytes;
+//! │ words │ found │ factors │ flags │ nonzero │ exceptions │ copy │ …                                   none of them has to be there
 //! ```
 
 use std::ops::Range;

@@ -19,9 +19,9 @@
 //! unit in which a row's accumulators are kept (`Units`): as long as it is the same, nothing is to be done. Where it changes, a warp also
 //! multiplies its partial accumulators by what is missing, and where it grows, all accumulators of the row once.
 //!
-//! An element that is very much smaller than the largest of its 64 loses bits. Packing notices rows and columns with such
-//! elements, or with numbers that are not finite, and flags their group of 256. The 256×256 blocks of C that flagged groups belong to are
-//! left to the fallback, a kernel of [`super::decomposed`].
+//! An element that is very much smaller than the largest of its 64 would lose bits. Packing leaves out single ones, whose products are
+//! added in the end ([`super::exceptions`]). It notices rows and columns with many of them, or with numbers that are not finite, and flags their
+//! group of 256. The 256×256 blocks of C that flagged groups belong to are left to the fallback, a kernel of [`super::decomposed`].
 //!
 //! Packing also notes between which k a group of 256 has numbers other than zero. A tile skips all k outside of what both operands
 //! have there: of the product of two triangular matrices that is two thirds.
@@ -44,6 +44,7 @@ use cuda_std::wgmma::{self, Descriptor, Fp16, Sums};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::{Dim3, TileElement, TileSwizzle};
 
+use super::exceptions::TileExceptions;
 use super::fallback::{Fallback, GROUP, flags_of};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::LINE_BYTES;
@@ -61,6 +62,7 @@ use crate::gemm::sum_lines::is_column_major;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::{MAX_BLOCKS, steps_fit};
 use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
+use crate::pack::exceptions::Exceptions;
 use crate::pack::pairs::{BLOCK, LOW_SCALE};
 
 /// The tile of a block.
@@ -104,6 +106,7 @@ const MEMORY: Memory = {
 /// The columns of results that are stored row by row at a time: as many as there is room for beside the stages.
 const COLUMNS_AT_A_TIME: u32 = HALF / PARTS_OF_HALF;
 const PARTS_OF_HALF: u32 = 4;
+const _: () = assert!(COLUMNS_AT_A_TIME == warp::LANES, "a lane adds the exceptions of a column");
 
 /// The words with the factors of a K-step, two to a word.
 const FACTORS: u32 = (TILE.m + TILE.n) / 2;
@@ -122,6 +125,8 @@ pub struct PairInfo<'a> {
     pub fallback: GlobalSlice<'a, u32>,
     /// For each of these groups, two words: all lines are zero at every k below the first one, and from the second one on.
     pub nonzero: GlobalSlice<'a, u32>,
+    /// The numbers of pairs that are left out. (Digits have none.)
+    pub exceptions: Exceptions<'a>,
 }
 
 impl PairInfo<'_> {
@@ -138,6 +143,7 @@ impl PairInfo<'_> {
         let groups = u64::from(count) * u64::from(lines.div_ceil(GROUP));
         self.factors.len() as u128 >= crate::pack::pairs::factor_words(lines, terms, count)
             && self.nonzero.len() as u64 >= groups * 2
+            && self.exceptions.are_of(count, lines, terms)
     }
 
     /// The words with the factors of the lines from `line` on, an even number, of matrix `product` with `lines` lines, where there is one block of
@@ -359,7 +365,7 @@ unsafe fn multiply(
                     pipeline.advance_holding().release();
                     pipeline.advance_holding().release();
                 }
-                epilogue(gemm, triangle, block, steps, units, &accumulators);
+                epilogue(gemm, triangle, block, info, steps, units, &accumulators);
             }
         }
         block += thread::grid_dim_x_anew();
@@ -456,12 +462,13 @@ pub(super) unsafe fn without_zeros<'a>(mut tile: Tile<'a>, [a, b]: [PairInfo<'_>
 /// The epilogue of a tile.
 ///
 /// # Safety
-/// Called by all lanes of the consumer warps, with the accumulators of their tile; the steps fit the results.
+/// Called by all lanes of the consumer warps, with the accumulators of their tile and what goes with the operands; the steps fit the results.
 #[inline(always)]
 unsafe fn epilogue(
     gemm: TiledGemm<'_>,
     triangle: Triangle,
     block: u32,
+    info: [PairInfo<'_>; 2],
     steps: &Steps<'_>,
     units: [Units; 2],
     accumulators: &[[f32; ACCUMULATORS]; 2],
@@ -477,6 +484,7 @@ unsafe fn epilogue(
         let (row, col) = (tile.row + warp * 16, tile.col + warpgroup * HALF);
         let units = units.map(|units| units.of_rows());
         let is_column_major = is_column_major(&tile.c);
+        let exceptions = TileExceptions::of(&tile, info);
         let mut part = 0;
         while part < 2 * PARTS_OF_HALF {
             let (half, part_of_half) = (part / PARTS_OF_HALF, part % PARTS_OF_HALF);
@@ -494,6 +502,11 @@ unsafe fn epilogue(
             }
             warp::sync_warp(warp::ALL_LANES);
             let place = [row + half * HALF_ROWS, col + part_of_half * COLUMNS_AT_A_TIME];
+            if exceptions.any() {
+                let of_sum = |sum| whole_rows::place::<KMajor>(COLUMNS_AT_A_TIME, is_column_major, sum);
+                exceptions.add(&tile, place, whole_rows::ROWS, &memory, of_sum);
+                warp::sync_warp(warp::ALL_LANES);
+            }
             whole_rows::store::<KMajor, COLUMNS_AT_A_TIME>(&tile, steps, &memory, is_column_major, place);
             part = hint::keep_rolled(part + 1);
         }

@@ -10,6 +10,7 @@
 //! | `pipeline` | the main loop's frame for operands that are multiplied as TMA has loaded them |
 //! | [`rounded`] | products of rounded operands (TF32, bf16, fp16): the frame and one product |
 //! | [`fp16_pairs`] | fp32-accurate products of operands that [`crate::pack`] has made pairs of fp16 numbers |
+//! | `exceptions` | numbers that these pairs leave out: their products are added to the sums |
 //! | `promotion` | how partial sums of these get to the accumulators: times factors, and in units of their rows |
 //! | [`digits`] | nearly correctly rounded products of operands that [`crate::pack`] has made digits of 8 bits |
 //! | [`short_k`] | products of pairs of fp16 numbers for small k, with results that TMA stores |
@@ -29,6 +30,7 @@ pub mod decomposed;
 pub(super) mod decomposed_block;
 pub mod digits;
 pub mod divided_steps;
+mod exceptions;
 pub mod fallback;
 pub mod few_columns;
 pub mod fp16_pairs;

@@ -25,7 +25,7 @@
 //!
 //! TMA leaves out what lies outside of C, but by 16 bytes: so the rows of C have a multiple of 4 elements.
 //!
-//! Tiles of the fallback are computed here, too, in plain fp32 (`gemm::fp32_tile`): that is slow for each k, of which there are
+//! Tiles of the fallback, and those with exceptions, are computed here, too, in plain fp32 (`gemm::fp32_tile`): that is slow for each k, of which there are
 //! few. They take the same way through shared memory, where a warp does the steps of an epilogue (`gemm::staged_steps`) on its rows.
 //!
 //! 168 registers at launch, 240 in the consumer warpgroups; 208 KB of shared memory, one block on a multiprocessor.
@@ -41,6 +41,7 @@ use cuda_std::prelude::*;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::{Dim3, TileSwizzle};
 
+use super::exceptions::TileExceptions;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::fp16_pairs::describes;
 use super::fp16_pairs::{ELEMENTS, HALF, PairInfo, fallback, multiply_half};
@@ -180,7 +181,9 @@ unsafe fn multiply_short(
                 let mut block = thread::block_idx_x();
                 while let Some(tile) = gemm.tile_by_rows(SHORT_K_TILE, block) {
                     let Tile { row, col, product, .. } = tile;
-                    let descriptor = TileDescriptor { row, col, product, fallback: fallback(info).contains(&tile) };
+                    // (To add exceptions to sums is more than to compute so short ones again.)
+                    let fallback = fallback(info).contains(&tile) || TileExceptions::of(&tile, info).any();
+                    let descriptor = TileDescriptor { row, col, product, fallback };
                     producer.load_with::<KMajor, 1, ELEMENTS>(map_a, map_b, &tile, SHORT_K_TILE, &descriptor);
                     block += thread::grid_dim_x();
                 }

@@ -24,7 +24,7 @@ use crate::gemm::sum_lines::{SumLines, SumsByLines, Together, read_neighbours};
 use crate::gemm::tiles::Tile;
 
 /// The rows that a warp has.
-const ROWS: u32 = 16;
+pub(super) const ROWS: u32 = 16;
 
 /// The elements of shared memory that a warp needs for so many columns at a time.
 pub(super) const fn len(width: u32) -> u32 {
