@@ -100,36 +100,38 @@ impl<P: Fn(u32, u32) -> u32> StagedLines<'_, P> {
     pub(crate) unsafe fn apply(&self, steps: &Steps<'_>, product: u32, extents: [u32; 2], threads: Together) {
         steps.for_each(|step| {
             let mut number = threads.number;
-            if step.has_operand() && step.repeats(self.lines.are_columns) {
-                // All fours of a thread are at the same place in their lines.
-                let Four { at, .. } = self.four(number, product, extents);
+            let four = |number: u32| self.four(number, product, extents);
+            if step.has_operand() {
+                // Of what repeats, all fours of a thread need the same: they are at the same place in their lines.
+                let repeats = step.repeats(self.lines.are_columns);
                 // SAFETY: the step has an operand, and the caller's promise.
-                let loaded = unsafe { step.load::<4>(at) };
+                let repeated = if repeats { unsafe { step.load::<4>(four(number).at) } } else { [0.0; 4] };
                 while number < self.fours() {
-                    let place = self.four(number, product, extents).place;
-                    // SAFETY: inside the lines, by the caller's promise.
-                    unsafe { self.memory.write4(place, step.combine(self.memory.read4(place), loaded)) };
-                    number = hint::keep_rolled(number + threads.count);
-                }
-            } else if step.has_operand() {
-                while number < self.fours() {
-                    let fours: [Four; LOADS] =
-                        core::array::from_fn(|i| self.four(number + i as u32 * threads.count, product, extents));
-                    // SAFETY: the step has an operand, and the caller's promise.
-                    let loaded = fours.map(|four| unsafe { step.load::<4>(four.at) });
-                    for i in 0..LOADS {
-                        let place = fours[i].place;
-                        // SAFETY: inside the lines, by the caller's promise.
-                        unsafe { self.memory.write4(place, step.combine(self.memory.read4(place), loaded[i])) };
+                    let fours: [Four; LOADS] = core::array::from_fn(|i| four(number + i as u32 * threads.count));
+                    // SAFETY: inside the lines, by the caller's promise; the step has an operand. (All loads come before the first store.)
+                    unsafe {
+                        let loaded =
+                            if repeats { [repeated; LOADS] } else { fours.map(|four| step.load::<4>(four.at)) };
+                        let values = fours.map(|four| self.memory.read4(four.place));
+                        for i in 0..LOADS {
+                            self.memory.write4(fours[i].place, step.combine(values[i], loaded[i]));
+                        }
                     }
                     number = hint::keep_rolled(number + LOADS as u32 * threads.count);
                 }
             } else {
-                while number < self.fours() {
-                    let place = self.four(number, product, extents).place;
-                    // SAFETY: as above.
-                    unsafe { self.memory.write4(place, step.compute(self.memory.read4(place))) };
-                    number = hint::keep_rolled(number + threads.count);
+                // SAFETY: inside the lines, by the caller's promise. (The next four is read before this one is computed.)
+                unsafe {
+                    let mut place = four(number).place;
+                    let mut values = self.memory.read4(place);
+                    while number < self.fours() {
+                        let next = number + threads.count;
+                        let next_place = four(if next < self.fours() { next } else { number }).place;
+                        let next_values = self.memory.read4(next_place);
+                        self.memory.write4(place, step.compute(values));
+                        (place, values) = (next_place, next_values);
+                        number = hint::keep_rolled(next);
+                    }
                 }
             }
         });

@@ -181,8 +181,8 @@ unsafe fn multiply_short(
                 let mut block = thread::block_idx_x();
                 while let Some(tile) = gemm.tile_by_rows(SHORT_K_TILE, block) {
                     let Tile { row, col, product, .. } = tile;
-                    // (To add exceptions to sums is more than to compute so short ones again.)
-                    let fallback = fallback(info).contains(&tile) || TileExceptions::of(&tile, info).any();
+                    // (To add exceptions to sums is more than to compute so short ones again. Both are asked at once: loads take long here.)
+                    let fallback = fallback(info).contains(&tile) | TileExceptions::of(&tile, info).any();
                     let descriptor = TileDescriptor { row, col, product, fallback };
                     producer.load_with::<KMajor, 1, ELEMENTS>(map_a, map_b, &tile, SHORT_K_TILE, &descriptor);
                     block += thread::grid_dim_x();
