@@ -60,6 +60,22 @@ def layer(*arguments: Any, **options: Any) -> nn.Linear:
     return nn.Linear(24, 16, *arguments, **EMULATE, **options)
 
 
+def test_which_plan_it_is_is_asked_once_for_inputs_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(_native, "reads_packed", lambda x, *_: asked.append(tuple(x.shape)))
+    made = layer().requires_grad_(False)
+    for rows in (3, 3, 3, 3, 5, 5, 3):
+        made(torch.randn(rows, 24))
+    # The first call sees the weight for the first time.
+    assert asked == [(3, 24), (5, 24), (3, 24)]
+    # Another layout of the same shape, and another weight.
+    made(torch.randn(24, 3).t())
+    made.weight = torch.nn.Parameter(torch.randn(16, 24), requires_grad=False)
+    for _ in range(3):
+        made(torch.randn(24, 3).t())
+    assert asked[3:] == [(3, 24)] * 2
+
+
 def check(module: Any, x: Any, activation: Any = lambda y: y) -> None:
     """One call, whose result is that of torch for the parameters as they are."""
     torch.testing.assert_close(module(x), activation(F.linear(x, module.weight, module.bias)), rtol=1e-5, atol=1e-5)
@@ -204,7 +220,7 @@ def test_memory_that_is_none_of_its_own_is_refused() -> None:
     assert memory is not None
     operator = torch.ops.tilewright.fused_matmul
     assert torch.equal(operator("linear", x, w, [], packed_b=memory, **EMULATE), tilewright.linear(x, w, **EMULATE))
-    for wrong in (memory[1:], memory[::2], memory.view(2, -1), memory.int()):
+    for wrong in (memory[1:], memory[::2], memory.view(1, -1), memory.int()):
         with pytest.raises(tilewright.Error):
             operator("linear", x, w, [], packed_b=wrong, **EMULATE)
     with pytest.raises(tilewright.Error, match="WorkspaceTooSmall|memory|bytes"):

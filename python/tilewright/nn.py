@@ -27,6 +27,10 @@ __all__ = ["Linear", "convert", "packed_bytes", "revert"]
 _Module = TypeVar("_Module", bound=torch.nn.Module)
 
 
+#: What a module has found on the way, which nobody else is given.
+_FOUND = ("_kept", "_seen", "_unread")
+
+
 class Linear(torch.nn.Linear):
     """`torch.nn.Linear` by `tilewright.linear`, with an activation behind it, and a weight that is packed once as long as it stays the same.
 
@@ -135,7 +139,12 @@ class Linear(torch.nn.Linear):
         seen, self._seen = self._seen, found
         if not self.frozen and seen != found:
             return weight
+        # Which plan it is takes a while to find out, and is the same for inputs that are alike.
+        alike = (input.shape, input.stride())
+        if alike == self._unread:
+            return weight
         if not _native.reads_packed(input.detach(), weight.detach(), self.precision, self.on_cpu):
+            self._unread = alike
             return weight
         self._kept = kept = PackedMatrix(weight, self.precision, frozen=self.frozen, on_cpu="emulate" if weight.is_cpu else "refuse")
         return kept
@@ -158,6 +167,8 @@ class Linear(torch.nn.Linear):
         self._kept: PackedMatrix | None = None
         #: What the weight was like at the last call.
         self._seen: tuple[Any, ...] | None = None
+        #: Inputs for which plans read the weight as it is: the shape and strides of the last such one.
+        self._unread: tuple[Any, ...] | None = None
 
     def packed_bytes(self) -> int:
         """The memory that the packed weight takes."""
@@ -174,7 +185,7 @@ class Linear(torch.nn.Linear):
         return super()._apply(*arguments, **options)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_kept": None, "_seen": None}
+        return self.__dict__ | dict.fromkeys(_FOUND)
 
     def extra_repr(self) -> str:
         """What is shown of it."""
@@ -212,7 +223,7 @@ def revert(module: _Module) -> _Module:
     """Undoes `convert`, in place: each `Linear` without an activation is a `torch.nn.Linear` again. What was packed is freed."""
     for part in cast("Iterator[Any]", module.modules()):
         if _is_just(part, Linear) and part.activation is None:
-            for name in ("activation", "precision", "frozen", "on_cpu", "_kept", "_seen"):
+            for name in ("activation", "precision", "frozen", "on_cpu", *_FOUND):
                 del part.__dict__[name]
             part.__class__ = torch.nn.Linear
     return module
