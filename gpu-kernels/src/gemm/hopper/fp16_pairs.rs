@@ -20,7 +20,7 @@
 //! multiplies its partial accumulators by what is missing, and where it grows, all accumulators of the row once.
 //!
 //! An element that is very much smaller than the largest of its 64 would lose bits. Packing leaves out single ones, whose products are
-//! added in the end ([`super::exceptions`]). It notices rows and columns with many of them, or with numbers that are not finite, and flags their
+//! added in the end ([exceptions](crate::pack::exceptions)). It notices rows and columns with many of them, or with numbers that are not finite, and flags their
 //! group of 256. The 256×256 blocks of C that flagged groups belong to are left to the fallback, a kernel of [`super::decomposed`].
 //!
 //! Packing also notes between which k a group of 256 has numbers other than zero. A tile skips all k outside of what both operands
