@@ -204,9 +204,23 @@ impl Barriers {
     }
 }
 
-/// Waits until it has come.
+/// Waits until it has come, which a GPU's warp does in an instruction.
 pub(super) fn wait_for(context: &Context<'_>, wait: Wait, location: &'static Location<'static>) {
     context.note_cost(CostKind::Wait, (0, 0), location);
+    stop_until(context, wait, location);
+}
+
+/// Stops until it has come.
+pub(super) fn stop_until(context: &Context<'_>, wait: Wait, location: &'static Location<'static>) {
+    // A warp goes on as a whole on a GPU. Where costs are counted, a lane that need not wait, as the last one to arrive, stops for the lanes that
+    // do: what it does next is then counted together with what they do.
+    if context.costs.is_some() && context.has_come(context.current.get(), wait) {
+        context.suspend(State::Ready, location);
+        // What has come stays, but for registers. The next phase of a barrier may be over meanwhile, and is not what this waits for.
+        if !matches!(wait, Wait::Registers { .. }) {
+            return;
+        }
+    }
     // Again: what there was, another lane may have taken meanwhile.
     while !context.has_come(context.current.get(), wait) {
         context.details().wait.set(wait);

@@ -78,7 +78,7 @@ pub(super) struct Memory {
 /// Where a thread stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Goes on when it is its turn.
+    /// Goes on when it is its turn: it has not run in the block yet, or has let the other lanes of its warp come to where it is.
     Ready,
     /// Waits at a barrier.
     Barrier,
