@@ -8,18 +8,18 @@
 //!                   last one └─ over               then it would wait for phase 2, whose parity is 0 again
 //! ```
 
+mod report;
+
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
 use core::panic::Location;
 use std::collections::BTreeMap;
 use std::format;
-use std::string::String;
 
-use super::Checks;
 use super::clocks::Clock;
-use super::context::{Context, State, current};
+use super::context::{Context, LANES, State, current};
 use super::costs::CostKind;
-use super::fault::{FaultKind, RemoteBarrierProblem};
+use super::fault::{FaultKind, RemoteBarrierProblem, counted};
 use super::hooks::{note_read, note_write, words_to_access};
 use super::identity::DYNAMIC;
 use super::known::Known;
@@ -27,6 +27,7 @@ use super::remote;
 use super::shared_memory::{SharedMemory, WORD};
 use super::steps::{StepActor, StepBarrier, StepKind};
 use super::tma::Tma;
+use super::{Checks, MAX_THREADS};
 
 /// The numbers of the barriers of a block. Barrier 0 is that of the whole block.
 const NUMBERED: usize = 16;
@@ -49,6 +50,11 @@ pub(super) enum Wait {
     Cluster { phase: u64, count: u64 },
 }
 
+impl Wait {
+    /// What a thread has waited for that has not waited yet.
+    pub(super) const NOTHING: Self = Self::Registers { count: 0 };
+}
+
 /// A barrier in shared memory.
 struct PhaseBarrier {
     initialized: &'static Location<'static>,
@@ -64,6 +70,8 @@ struct PhaseBarrier {
     /// a relaxed arrival, if it has: who has waited for that phase may use the barrier.
     is_released: bool,
     announced: Option<u64>,
+    /// Who has ever arrived.
+    have_come: Threads,
     /// How many phases are over, and how many of these somebody has waited for.
     over: u64,
     awaited: u64,
@@ -84,10 +92,32 @@ struct NumberedBarrier {
     come: u32,
     /// The first thread that has come this time, and where.
     first: Option<(usize, &'static Location<'static>)>,
+    /// Who has ever come.
+    have_come: Threads,
     /// How often they have met.
     times: u64,
     known: Clock,
     brought: Clock,
+}
+
+/// Some threads of a block.
+#[derive(Clone, Copy, Default)]
+struct Threads([u64; MAX_THREADS / 64]);
+
+impl Threads {
+    fn add(&mut self, thread: usize) {
+        self.0[thread / 64] |= 1 << (thread % 64);
+    }
+
+    fn include(&self, thread: usize) -> bool {
+        self.0.get(thread / 64).is_some_and(|threads| threads >> (thread % 64) & 1 == 1)
+    }
+
+    /// Whether any lane of a thread's warp is one of them.
+    fn include_warp(&self, thread: usize) -> bool {
+        let first = thread / LANES * LANES;
+        (first..first + LANES).any(|lane| self.include(lane))
+    }
 }
 
 /// The barriers of the block that a worker runs.
@@ -170,38 +200,6 @@ impl Barriers {
             Some((position, location, FaultKind::BarrierUnmet { id, come: barrier.come, threads: barrier.threads }))
         })
     }
-
-    /// What a thread waits for, and what is missing, in words.
-    pub(super) fn describe(&self, wait: Wait) -> String {
-        match wait {
-            Wait::Phase { barrier: at, parity } => match self.phases.borrow().get(&at) {
-                Some(PhaseBarrier { initialized, arrivals, missing, bytes, over, .. }) => format!(
-                    "the phase of parity {parity} of the barrier at byte {at} (initialized at {}:{}), which is in its phase \
-                     {over}, of parity {}, and lacks {missing} of {arrivals} arrivals{}",
-                    initialized.file(),
-                    initialized.line(),
-                    over % 2,
-                    match bytes {
-                        0 => String::new(),
-                        1.. => format!(" and {bytes} bytes"),
-                        _ => format!(" and has got {} bytes more than it expects", bytes.unsigned_abs()),
-                    }
-                ),
-                None => format!("a phase of the barrier at byte {at}"),
-            },
-            Wait::Numbered { id, .. } => {
-                let NumberedBarrier { threads, come, .. } = &self.numbered.borrow()[id];
-                format!("barrier {id}, to which {come} of {threads} threads have come")
-            }
-            Wait::Registers { count } => {
-                format!("{count} more registers, of which {} are free", self.free_registers.get())
-            }
-            Wait::ArrivalsOfWarp { .. } => {
-                "the other threads of its warp to arrive at the barrier of the cluster".into()
-            }
-            Wait::Cluster { .. } => "the barrier of the cluster".into(),
-        }
-    }
 }
 
 /// Waits until it has come, which a GPU's warp does in an instruction.
@@ -212,6 +210,7 @@ pub(super) fn wait_for(context: &Context<'_>, wait: Wait, location: &'static Loc
 
 /// Stops until it has come.
 pub(super) fn stop_until(context: &Context<'_>, wait: Wait, location: &'static Location<'static>) {
+    context.details().wait.set(wait);
     // A warp goes on as a whole on a GPU. Where costs are counted, a lane that need not wait, as the last one to arrive, stops for the lanes that
     // do: what it does next is then counted together with what they do.
     if context.costs.is_some() && context.has_come(context.current.get(), wait) {
@@ -223,7 +222,6 @@ pub(super) fn stop_until(context: &Context<'_>, wait: Wait, location: &'static L
     }
     // Again: what there was, another lane may have taken meanwhile.
     while !context.has_come(context.current.get(), wait) {
-        context.details().wait.set(wait);
         context.suspend(State::Waiting, location);
     }
 }
@@ -297,6 +295,7 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
         is_fenced: false,
         is_released: false,
         announced: None,
+        have_come: Threads::default(),
         over: 0,
         awaited: 0,
         known: Clock::default(),
@@ -306,7 +305,7 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
     };
     context.barriers.phases.borrow_mut().insert(at, barrier);
     context.note_step(StepKind::BarrierInit, initialized, |note, _| {
-        note.barrier(StepBarrier::Mbarrier(at)).text(format!("{arrivals} arrivals"))
+        note.barrier(StepBarrier::Mbarrier(at)).text(counted(arrivals, "arrival"))
     });
 }
 
@@ -352,6 +351,7 @@ pub(crate) fn arrive_at_barrier(at: usize, bytes: u32) {
     let (context, location) = (current(), Location::caller());
     let Some((at, bytes)) = context.change_arrival(location, at, bytes) else { return };
     let (is_expected, phases) = with_barrier(context, at, location, |barrier| {
+        barrier.have_come.add(context.current.get());
         bring(context, &mut barrier.brought);
         barrier.bytes += i64::from(bytes);
         let before = barrier.over;
@@ -523,6 +523,7 @@ pub(crate) fn arrive_at_remote_barrier(rank: u32, at: usize) {
 fn arrive_at_own_barrier(context: &Context<'_>, at: usize, location: &'static Location<'static>) {
     let brought = super::atomics::everything(context);
     let (is_expected, phases) = with_barrier(context, at, location, |barrier| {
+        barrier.have_come.add(context.current.get());
         bring(context, &mut barrier.brought);
         barrier.brought_by_cluster.join(&brought);
         let before = barrier.over;
@@ -566,6 +567,7 @@ fn come_to_number(
     let time = barrier.times;
     barrier.threads = threads;
     barrier.come += 1;
+    barrier.have_come.add(context.current.get());
     barrier.first = barrier.first.or(Some((context.current.get(), location)));
     bring(context, &mut barrier.brought);
     let is_complete = barrier.come == threads;
@@ -577,7 +579,7 @@ fn come_to_number(
     }
     drop(numbered);
     context.note_step(step, location, |note, _| {
-        note.barrier(StepBarrier::Named(id)).phase(time).text(format!("{threads} threads"))
+        note.barrier(StepBarrier::Named(id)).phase(time).text(counted(threads, "thread"))
     });
     if is_complete {
         context.note_step(StepKind::Complete, location, |note, _| note.barrier(StepBarrier::Named(id)).phase(time));
