@@ -1,6 +1,5 @@
 //! The CPU model of barriers for some of a block's threads: `mbarrier`, a barrier in shared memory with phases; and named barriers
-//! (`bar.sync` with a number and a count of threads). Also `setmaxnreg`, by which warpgroups give each other registers, because a
-//! warpgroup waits there until enough are free.
+//! (`bar.sync` with a number and a count of threads). Also, in [`registers`], `setmaxnreg`, because a warpgroup waits there until enough are free.
 //!
 //! ```text
 //! phase 0                       phase 1
@@ -8,7 +7,10 @@
 //!                   last one └─ over               then it would wait for phase 2, whose parity is 0 again
 //! ```
 
+mod registers;
 mod report;
+
+pub(crate) use registers::*;
 
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
@@ -596,35 +598,4 @@ pub(crate) fn meet_at_number(id: u32, threads: u32) {
     wait_for(context, Wait::Numbered { id: id as usize, time }, location);
     learn(context, &context.barriers.numbered.borrow()[id as usize].known);
     note_wait(context, StepKind::Passed, StepBarrier::Named(id), time, location);
-}
-
-/// Gives up registers, down to `count` for this thread.
-#[track_caller]
-pub(crate) fn release_registers(count: u32) {
-    let (context, location) = (current(), Location::caller());
-    let has = context.details().registers.replace(count);
-    if count > has {
-        context.fail(location, FaultKind::Registers { has, wanted: count });
-    }
-    let free = &context.barriers.free_registers;
-    free.set(free.get() + (has - count));
-    context.note_step(StepKind::RegistersReleased, location, |note, _| note.text(format!("{has} to {count}")));
-}
-
-/// Waits for registers, up to `count` for this thread.
-#[track_caller]
-pub(crate) fn acquire_registers(count: u32) {
-    let (context, location) = (current(), Location::caller());
-    let has = context.details().registers.get();
-    if count < has {
-        context.fail(location, FaultKind::Registers { has, wanted: count });
-    }
-    note_wait(context, StepKind::Wait, StepBarrier::Registers, 0, location);
-    wait_for(context, Wait::Registers { count: count - has }, location);
-    context.note_step(StepKind::RegistersAcquired, location, |note, _| {
-        note.barrier(StepBarrier::Registers).text(format!("{has} to {count}"))
-    });
-    context.details().registers.set(count);
-    let free = &context.barriers.free_registers;
-    free.set(free.get() - (count - has));
 }
