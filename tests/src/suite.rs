@@ -109,7 +109,7 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
             add(shape(20, 24, 5), layouts.padded(), false, Some(1));
             add(shape(20, 24, 5), layouts.padded(), true, Some(1));
             // What a block finds is found by its first warp alone, or by its last.
-            for (sizes, is_long) in [(shape(37, 36, 60), false), (shape(64, 64, 384), true)] {
+            for (sizes, is_long) in [(shape(37, 36, 60), false), (shape(64, 64, 128), true)] {
                 let Sizes { m, n, k } = sizes;
                 let place = if is_long { [m - 1, k - 1, n - 1] } else { [0, 3.min(k - 1), 0] };
                 let batch = one(move || Problem::new(sizes, layouts, 21).selecting_one(place));
