@@ -77,7 +77,7 @@ impl Site {
 /// What has come of all sites.
 pub(super) struct Found {
     pub(super) sites: Vec<Site>,
-    /// How many there were to draw from.
+    /// How many there are, those among them that were not asked for.
     pub(super) of: usize,
     /// The seed, if they are a sample.
     pub(super) seed: Option<u64>,
@@ -174,13 +174,13 @@ impl Sites {
     pub(super) fn try_all(&self, suite: &Path, arguments: &Arguments) -> anyhow::Result<Found> {
         let sources = equivalent::Sources::default();
         let mut wanted: Vec<_> = self.met.iter().filter(|(site, _)| site.contains(&arguments.filter)).collect();
-        let of = wanted.len();
+        let of = self.met.len();
         if let Some(count) = arguments.sample {
-            println!("a sample of {count} of {of} sites, with seed {}", arguments.seed);
+            println!("a sample of {count} of {} sites, with seed {}", wanted.len(), arguments.seed);
             wanted.sort_by_key(|(site, _)| number_of(site, arguments.seed));
             wanted.truncate(count as usize);
         } else {
-            println!("{of} sites, {} cases", self.cases.len());
+            println!("{} sites, {} cases", wanted.len(), self.cases.len());
         }
         let done = Done::open(arguments.done.as_deref())?;
         let sites = wanted.par_iter().with_max_len(1).map(|(site, reached)| {
