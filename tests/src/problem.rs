@@ -148,15 +148,37 @@ impl Problem {
         self
     }
 
-    /// The same with a B whose columns have one number other than zero at most, a power of two; or with such rows of A.
+    /// The same with a B whose columns have one number other than zero at most, a power of two; or with such rows of A. The numbers of the other
+    /// operand are such that two parts of 11 bits do not keep them.
     pub fn selecting(mut self, in_a: bool) -> Self {
+        let selected = if in_a { &mut self.b } else { &mut self.a };
+        let (rows, cols) = (selected.rows(), selected.cols());
+        (0..rows)
+            .flat_map(|row| (0..cols).map(move |col| (row, col)))
+            .for_each(|(row, col)| selected.set(row, col, of_24_bits(selected.at(row, col))));
         let operand = if in_a { &mut self.a } else { &mut self.b };
         let (rows, cols) = (operand.rows(), operand.cols());
         for (row, col) in (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col))) {
             let (line, term, terms) = if in_a { (row, col, cols) } else { (col, row, rows) };
             let power = 2f32.powi((line % 9) as i32 - 4) * if line % 2 == 0 { 1.0 } else { -1.0 };
-            operand.set(row, col, if term == 11 * line % terms && line % 13 != 5 { power } else { 0.0 });
+            // Not the first term of the first line, so that whoever looks at the next one of each finds something else.
+            operand.set(row, col, if term == (11 * line + 3) % terms && line % 13 != 5 { power } else { 0.0 });
         }
+        self
+    }
+
+    /// The same with one number in A, a power of two, and one in B which that selects: zeros otherwise. What a block finds of its operands and
+    /// sums, one warp alone finds.
+    pub fn selecting_one(mut self, [row, term, col]: [usize; 3]) -> Self {
+        let selected = of_24_bits(self.b.at(term, col));
+        for operand in [&mut self.a, &mut self.b] {
+            let (rows, cols) = (operand.rows(), operand.cols());
+            (0..rows)
+                .flat_map(|row| (0..cols).map(move |col| (row, col)))
+                .for_each(|(row, col)| operand.set(row, col, 0.0));
+        }
+        self.a.set(row, term, -2.0);
+        self.b.set(term, col, selected);
         self
     }
 
@@ -175,4 +197,9 @@ impl Problem {
     pub fn expected(&self) -> Expected {
         Expected::of(self)
     }
+}
+
+/// A number near another one whose two parts of 11 bits lose its last bit: random numbers have fewer bits.
+fn of_24_bits(x: f32) -> f32 {
+    f32::from_bits(x.to_bits() & !0x1FFF | 0x801)
 }

@@ -59,9 +59,9 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         add(one(move || Problem::new(sizes, layouts, 5).scaled(-0.7, 0.0)), None);
         let mut add =
             |batch, splits| trials.push(Trial { batch, splits, is_long: true, if_scans_are_shared: None, bound: None });
-        // More steps than there are places in any ring.
+        // More steps than there are places in any ring, and lines that are scaled in different ways, by what stands in any place.
         let sizes = shape(33, 36, 648);
-        add(one(move || Problem::new(sizes, layouts, 6)), None);
+        add(one(move || Problem::new(sizes, layouts, 6).graded()), None);
         // So many partial sums that several threads share their adding up.
         let sizes = shape(6, 8, 648);
         add(one(move || Problem::new(sizes, layouts, 9)), Some(20));
@@ -78,9 +78,10 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         let mut add = |batch, splits, is_long| {
             trials.push(Trial { batch, splits, is_long, if_scans_are_shared: None, bound: None });
         };
-        // More than one tile in either direction, of which one block of the executor computes several.
+        // More than one tile in either direction, of which one block of the executor computes several, and more than one group of lines that are
+        // scaled in different ways.
         let sizes = shape(260, 264, 60);
-        add(one(move || Problem::new(sizes, layouts, 7)), None, true);
+        add(one(move || Problem::new(sizes, layouts, 7).graded()), None, true);
         // Operands too small to be split into parts, or to be scaled together with others.
         if !matches!(kernel.scheme, Scheme::Tf32 | Scheme::Bf16 | Scheme::Fp16) {
             // And so many tiles in a row that they share the looking for such operands.
@@ -103,6 +104,12 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
             let sizes = shape(70, 71, 200);
             add(one(move || Problem::new(sizes, layouts.padded(), 23).with_single_tiny_elements()), Some(2), true);
         }
+        // Groups of lines that every thread of a block has one of: left to the fallback, or not and of several steps.
+        if kernel.scheme == Scheme::Fp32TenInt8 {
+            let (tiny, fit) = (shape(256, 256, 40), shape(256, 36, 264));
+            add(one(move || Problem::new(tiny, layouts, 22).with_tiny_elements()), None, true);
+            add(one(move || Problem::new(fit, layouts, 23).graded()), None, true);
+        }
         // Operands that select elements of the other one, which keep all their bits.
         if matches!(kernel.scheme.precision(), Precision::Fp32 | Precision::Fp32Strict | Precision::Fp32Rounded) {
             let mut add = |sizes, layouts, in_a, splits| {
@@ -111,6 +118,16 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
             };
             add(shape(37, 36, 60), layouts, false, Some(1));
             add(shape(37, 35, 70), layouts.padded(), true, Some(2));
+            // So small that the first numbers of an operand, which tell that it does not select, are the last ones of lines, too.
+            add(shape(20, 24, 5), layouts.padded(), false, Some(1));
+            add(shape(20, 24, 5), layouts.padded(), true, Some(1));
+            // What a block finds is found by its first warp alone, or by its last.
+            for (sizes, is_long) in [(shape(37, 36, 60), false), (shape(64, 64, 128), true)] {
+                let Sizes { m, n, k } = sizes;
+                let place = if is_long { [m - 1, k - 1, n - 1] } else { [0, 3.min(k - 1), 0] };
+                let batch = one(move || Problem::new(sizes, layouts, 21).selecting_one(place));
+                trials.push(Trial { batch, splits: Some(1), is_long, if_scans_are_shared: None, bound: Some(0.0) });
+            }
         }
         // And so many terms that this is worth while.
         if kernel.a.is_some() && kernel.scheme.precision() == Precision::Fp32 {

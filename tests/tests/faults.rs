@@ -135,7 +135,7 @@ const TWO_TILES: Sizes = Sizes { m: 40, n: 33, k: 64 };
 #[test]
 fn the_tiled_kernel_without_its_second_barrier_is_caught() {
     let (fault, _) = multiply(TWO_TILES, |a, b, c, grid| fault(tiled_without_second_barrier { a, b, c }, grid));
-    let FaultKind::Race { array, element, access, other } = &fault.kind else { panic!("expected a race: {fault}") };
+    let FaultKind::Race { array, element, access, other, .. } = &fault.kind else { panic!("expected a race: {fault}") };
     // The first thread has gone on to the next tile and overwrites what the second still reads.
     assert_eq!((fault.block, fault.thread, other.thread), (Dim3::new(0, 0, 0), Dim3::new(1, 0, 0), Dim3::new(0, 0, 0)));
     assert_eq!((*access, source_line(&fault)), (AccessKind::Read, line("read a")));

@@ -6,6 +6,7 @@
 
 mod chosen;
 mod equivalent;
+mod notes;
 mod report;
 mod sites;
 
@@ -19,6 +20,7 @@ use rayon::prelude::*;
 
 use crate::workspace::{command, root, target_dir};
 use chosen::{CHOSEN, Mutant};
+use notes::Met;
 use sites::{Found, Sites};
 
 /// For programs that are built again and again.
@@ -70,8 +72,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: u16,
 
-    /// Read from this file which cases come to which sites, or write it, if it is not there: to find that out takes long
-    #[arg(long, value_name = "FILE")]
+    /// Take from this file which cases come to which sites, and add to it what it lacks: a run that was ended goes on
+    #[arg(long, value_name = "FILE", conflicts_with = "sample")]
     met: Option<PathBuf>,
 
     /// Take from this file what has come of sites, and add to it what comes of the others: a run that was ended goes on
@@ -170,16 +172,9 @@ fn by_site(arguments: &Arguments) -> anyhow::Result<Found> {
             Err(message) => bail!("the suite does not build: {message}"),
         },
     };
-    let sites = match (&arguments.met, arguments.sample) {
-        (_, Some(_)) => Sites::of_cover(&suite)?,
-        (Some(met), None) if met.is_file() => Sites::read(met)?,
-        (met, None) => {
-            let sites = Sites::of_all(&suite)?;
-            if let Some(met) = met {
-                sites.write(met)?;
-            }
-            sites
-        }
+    let sites = match arguments.sample {
+        Some(_) => Sites::of_cover(&suite)?,
+        None => Sites::of_all(&suite, &Met::open(arguments.met.as_deref())?)?,
     };
     sites.try_all(&suite, arguments)
 }

@@ -2,13 +2,27 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use anyhow::Context;
 pub(crate) use workbench::{first_line, table};
 
-/// The repository's root.
+/// The repository's root: that of the checkout which cargo runs this program in, or which the current directory is in, since the program may have
+/// been built elsewhere. Where neither is one, the checkout that it was built in.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a directory of the workspace")
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let of_cargo = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let starts = of_cargo.into_iter().chain(std::env::current_dir().ok());
+        starts.filter_map(|start| checkout_of(&start)).next().unwrap_or_else(|| {
+            Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a directory of the workspace").to_owned()
+        })
+    });
+    &ROOT
+}
+
+/// The checkout of this repository that a directory is in.
+fn checkout_of(directory: &Path) -> Option<PathBuf> {
+    directory.ancestors().find(|ancestor| ancestor.join("xtask/src/workspace.rs").is_file()).map(Path::to_owned)
 }
 
 /// The crate whose kernels the tasks build unless told otherwise.
@@ -44,4 +58,20 @@ pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     command(&cargo, arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkout_is_found_from_a_directory_in_it_wherever_it_is() {
+        let elsewhere = tempfile::tempdir().unwrap();
+        assert_eq!(checkout_of(elsewhere.path()), None);
+        let source = elsewhere.path().join("xtask/src");
+        std::fs::create_dir_all(&source).unwrap();
+        std::fs::write(source.join("workspace.rs"), "").unwrap();
+        assert_eq!(checkout_of(&source), Some(elsewhere.path().to_owned()));
+        assert_eq!(root(), Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap());
+    }
 }

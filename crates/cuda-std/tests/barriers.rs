@@ -8,7 +8,7 @@ extern crate tilewright_cuda_std as cuda_std;
 mod common;
 
 use common::{ALL_CHECKS, at, fault, line_of, succeed};
-use cuda_std::executor::{Checks, Fault, FaultKind, Place, WarpOperation};
+use cuda_std::executor::{Checks, Fault, FaultKind, Missing, Place, WarpOperation};
 use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;
 
@@ -48,7 +48,7 @@ fn ring(wrong: u32, sums: GlobalSliceMut<'_, f32>) {
         if thread::thread_idx_x() == 0 && wrong != NO_FIRST_BARRIER {
             for place in 0..PLACES {
                 full(place).init(32); // <init full>
-                empty(place).init(2);
+                empty(place).init(2); // <init empty>
             }
         }
         thread::sync_threads();
@@ -126,6 +126,16 @@ fn what_nobody_waits_for_is_a_race() {
     for wrong in [NO_WAIT_FOR_FULL, ARRIVES_BEFORE_IT_READS, NO_SYNC_WARP] {
         let fault = run_ring(Checks::Full, wrong);
         assert_eq!(lines_of_race(&fault), race, "{wrong}: {fault}");
+        let FaultKind::Race { missing, .. } = &fault.kind else { unreachable!() };
+        // What it says to do is what the kernel does where nothing is wrong.
+        match (wrong, missing) {
+            (NO_WAIT_FOR_FULL, Missing::Wait(barrier)) => assert_eq!(barrier.byte_offset, 256),
+            (ARRIVES_BEFORE_IT_READS | NO_SYNC_WARP, Missing::LaterArrival { waited, .. }) => {
+                assert_eq!((waited.byte_offset, waited.initialized.line), (272, line("init empty")), "{fault}");
+            }
+            _ => panic!("{wrong}: {fault}"),
+        }
+        assert!(!fault.to_string().contains("sync_threads"), "a warp with another role would not come: {fault}");
     }
     // Who fills places without waiting is two rounds ahead, and the readers take a phase for the one before the last. With the
     // wrong parity they take it for the next one.

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use cuda_std::atomic::{Acquire, Relaxed, Scope};
 use cuda_std::executor::{Checks, Cost, CostKind, Costs, Executor, KernelCosts};
+use cuda_std::hopper::{self, Barrier};
 use cuda_std::ldmatrix::ldmatrix_x4;
 use cuda_std::prelude::*;
-use cuda_std::{Dim3, Kernel};
+use cuda_std::{Dim3, Kernel, cluster};
 
 const SOURCE: &str = include_str!("costs.rs");
 
@@ -77,14 +78,70 @@ fn stops_often(x: GlobalSlice<'_, f32>, sums: GlobalAtomics<'_, u32>) {
     }
 }
 
+const ROUNDS: usize = 3;
+
+/// Two warps meet at a numbered barrier and load, round after round: whoever comes last need not stop at the barrier.
+#[kernel(block = 64)]
+fn meets_at_number(x: GlobalSlice<'_, f32>) {
+    for round in 0..ROUNDS {
+        // SAFETY: all threads of the block come to the barrier.
+        unsafe { hopper::sync_part::<64>(1) }; // <numbered>
+        x.get(64 * round + thread::thread_idx_x() as usize); // <load behind the number>
+    }
+}
+
+/// A warp arrives for a phase, waits for it and loads, round after round; then it waits for the last phase again, which is over.
+#[kernel(block = 32, dynamic_shared = 8)]
+fn meets_for_phases(x: GlobalSlice<'_, f32>) {
+    let lane = warp::lane_id() as usize;
+    // SAFETY: the barrier is initialized before anybody uses it, and for as many arrivals as there are.
+    unsafe {
+        let barrier = Barrier::at(dynamic_shared(0, 1), 0);
+        if lane == 0 {
+            barrier.init(32);
+        }
+        thread::sync_threads();
+        for round in 0..ROUNDS {
+            barrier.arrive();
+            barrier.wait(round as u32 % 2); // <phase>
+            x.get(32 * round + lane); // <load behind the phase>
+        }
+        for round in 0..ROUNDS {
+            barrier.wait((ROUNDS as u32 - 1) % 2); // <phase that is over>
+            x.get(32 * round + lane); // <load behind the phase that is over>
+        }
+    }
+}
+
+/// Two blocks of a cluster meet and load.
+#[kernel(block = 64, cluster = 2)]
+fn meets_in_cluster(x: GlobalSlice<'_, f32>) {
+    let thread = thread::thread_idx_x() as usize;
+    for round in 0..ROUNDS {
+        // SAFETY: all threads of the cluster come to it, and none has arrived before.
+        unsafe { cluster::sync() }; // <meeting>
+        x.get(64 * round + thread); // <load behind the meeting>
+    }
+    // SAFETY: all threads arrive once, and wait once behind that.
+    unsafe {
+        cluster::arrive(); // <arrival>
+        x.get(thread); // <load behind the arrival>
+        cluster::wait(); // <end of the meeting>
+    }
+}
+
 #[repr(align(128))]
 struct Aligned<T>(T);
 
 fn costs<K: Kernel>(kernel: K) -> KernelCosts {
+    costs_of_grid(kernel, 1)
+}
+
+fn costs_of_grid<K: Kernel>(kernel: K, blocks: u32) -> KernelCosts {
     let costs = Arc::new(Costs::default());
     let executor = Executor::new(Checks::Bounds).with_costs(costs.clone());
     // SAFETY: the views are of slices that the callers borrow.
-    unsafe { executor.launch(kernel, Dim3::from(1)) }.unwrap();
+    unsafe { executor.launch(kernel, Dim3::from(blocks)) }.unwrap();
     let mut kernels = costs.kernels();
     assert_eq!(kernels.len(), 1);
     kernels.remove(0)
@@ -155,6 +212,30 @@ fn what_a_warp_does_together_is_one_request_though_each_lane_stops_at_its_atomic
     assert_eq!(of_line(&costs, CostKind::GlobalAtomic, "some add").lanes, 96);
     // To memory, an atomic load is a load.
     assert_eq!(of_line(&costs, CostKind::GlobalLoad, "atomic load").sectors, 4);
+}
+
+/// Every warp executes the wait once for a round, and the load behind it once, though not all of its lanes find that they have to wait.
+#[test]
+fn lanes_that_need_not_wait_are_in_step_with_those_that_do() {
+    let x = Aligned([1.0; 64 * ROUNDS]);
+    let x = GlobalSlice::new(&x.0);
+    let rounds = ROUNDS as u64;
+    let require = |costs: &KernelCosts, warps: u64, [wait, load]: [&str; 2]| {
+        let waits = Cost { requests: warps, lanes: 32 * warps, ..Cost::default() };
+        assert_eq!(of_line(costs, CostKind::Wait, wait), waits, "{wait}: {costs}");
+        let loads =
+            Cost { requests: warps, lanes: 32 * warps, bytes: 128 * warps, sectors: 4 * warps, ..Cost::default() };
+        assert_eq!(of_line(costs, CostKind::GlobalLoad, load), loads, "{load}: {costs}");
+    };
+    require(&costs(meets_at_number { x }), 2 * rounds, ["numbered", "load behind the number"]);
+    let of_phases = costs(meets_for_phases { x });
+    require(&of_phases, rounds, ["phase", "load behind the phase"]);
+    require(&of_phases, rounds, ["phase that is over", "load behind the phase that is over"]);
+    let of_cluster = costs_of_grid(meets_in_cluster { x }, 2);
+    require(&of_cluster, 4 * rounds, ["meeting", "load behind the meeting"]);
+    require(&of_cluster, 4, ["end of the meeting", "load behind the arrival"]);
+    let arrival = common::line_of(SOURCE, "arrival");
+    assert!(of_cluster.lines.iter().all(|cost| cost.line.line != arrival), "who arrives does not wait: {of_cluster}");
 }
 
 #[test]

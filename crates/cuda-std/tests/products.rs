@@ -7,7 +7,7 @@ extern crate tilewright_cuda_std as cuda_std;
 mod common;
 
 use common::{ALL_CHECKS, fault, line_of, succeed};
-use cuda_std::executor::{AccessKind, Checks, FaultKind};
+use cuda_std::executor::{AccessKind, Checks, FaultKind, Missing};
 use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Bf16, Descriptor, Format, Fp16, Sums, Tf32};
@@ -232,11 +232,14 @@ fn what_goes_on_meanwhile_is_waited_for_and_made_visible() {
     assert_eq!(not_fenced.location.unwrap().line, line("product"));
 
     let overwritten = run(TELLS_BEFORE_IT_WAITS);
-    let FaultKind::Race { other, .. } = &overwritten.kind else { panic!("{overwritten}") };
+    let FaultKind::Race { other, missing: Missing::LaterArrival { .. }, .. } = &overwritten.kind else {
+        panic!("{overwritten}")
+    };
     assert_eq!((other.location.line, overwritten.location.unwrap().line), (line("last product"), line("overwrite")));
 
     let raced = run(NO_BARRIER);
-    let FaultKind::Race { other, .. } = &raced.kind else { panic!("{raced}") };
+    let FaultKind::Race { other, by_engine: true, .. } = &raced.kind else { panic!("{raced}") };
+    assert!(raced.to_string().ends_with("has to call `fence_async_shared` behind its access as well"), "{raced}");
     assert_eq!(other.location.line, line("write b"));
 }
 

@@ -7,7 +7,7 @@ extern crate tilewright_cuda_std as cuda_std;
 mod common;
 
 use common::{ALL_CHECKS, fault, line_of, succeed};
-use cuda_std::executor::{AccessKind, Checks, Fault, FaultKind};
+use cuda_std::executor::{AccessKind, Checks, Fault, FaultKind, Missing};
 use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;
 use cuda_std::{TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle};
@@ -214,13 +214,17 @@ fn tma_rounds_ties_to_even_and_knows_one_nan() {
 fn who_reads_a_tile_has_waited_for_it() {
     // The readers come first here: the load is the one that is too early.
     let raced = run_loads(Checks::Full, NO_WAIT);
-    let FaultKind::Race { other, .. } = &raced.kind else { panic!("{raced}") };
+    let FaultKind::Race { other, by_engine: true, missing: Missing::HandOver, .. } = &raced.kind else {
+        panic!("{raced}")
+    };
     assert_eq!((other.access, other.location.line), (AccessKind::Read, line("read")));
+    assert!(raced.to_string().ends_with("have it wait at the barrier of the load before"), "{raced}");
     assert_eq!(raced.location.unwrap().line, line("load"));
     // That another lane has waited is not enough.
     let raced = run_loads(Checks::Full, WAITS_ELSEWHERE);
-    let FaultKind::Race { other, .. } = &raced.kind else { panic!("{raced}") };
+    let FaultKind::Race { other, missing: Missing::WaitForLoad(barrier), .. } = &raced.kind else { panic!("{raced}") };
     assert_eq!((other.access, other.thread.x, other.location.line), (AccessKind::Write, 32, line("load")));
+    assert_eq!(barrier.byte_offset, 2048, "{raced}");
     assert_eq!(raced.location.unwrap().line, line("read"));
 }
 

@@ -350,7 +350,7 @@ pub fn gemm_split_reduction_many_fp32(reduction: SplitReduction<'_>) {
                     sums[i] += FOUND.read([i, warp, place as usize]);
                 }
             }
-            thread::sync_threads();
+            thread::sync_threads(); // what has been read may be written for the next pieces
             if is_inside && part == 0 {
                 reduction.epilogue(piece, sums);
             }

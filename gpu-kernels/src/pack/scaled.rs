@@ -350,7 +350,7 @@ pub fn line_scales_fp32(
                 nonzero.set_unchecked(2 * group as usize, begin);
                 nonzero.set_unchecked(2 * group as usize + 1, end);
             }
-            thread::sync_threads();
+            thread::sync_threads(); // what has been read may be written for the next group
         }
         group += u64::from(thread::grid_dim_x());
     }

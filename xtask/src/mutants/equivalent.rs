@@ -52,6 +52,93 @@ pub(super) const EQUIVALENT: &[Equivalent] = &[
                 been waited for when the rounds are over, and the groups behind them are empty.",
     },
     Equivalent {
+        file: "gpu-kernels/src/gemm/grouped/teams.rs",
+        within: "largest_k",
+        line: "warp::warp_shuffle_xor(warp::ALL_LANES, largest, distance, warp::LANES)",
+        function: "warp_shuffle_xor",
+        changes: &["lane+1"],
+        proof: "Lane 0, whose word is that of its warp, takes from lanes (l ^ distance) + 1 and so sees all lanes but 4, 13, 21 and 30. A team has the \
+                same k in all of its lanes, which are 4, or more, from a multiple of 4 on: what these lanes have, 5, 12, 20 and 31 have as well.",
+    },
+    Equivalent {
+        file: "gpu-kernels/src/gemm/mma/mod.rs",
+        within: "others",
+        line: "scan::others(&[shared.read(place)], &[shared.skip((ROWS * DEPTH) as usize).read(place)])",
+        function: "shared-load",
+        changes: &["index+1"],
+        proof: "Any number of the operand's tile will do. Only its being no power of two is made use of: the operand does not select then, as it does \
+                not; otherwise, lines are looked at. The next one is of the same tile: threads look at no more than half of it, and all of it is written.",
+    },
+    Equivalent {
+        file: "gpu-kernels/src/gemm/hopper/divided_steps.rs",
+        within: "multiply",
+        line: "let of_a = raw.read((stage * RAW_STAGE + fragments) as usize);",
+        function: "shared-load",
+        changes: &["index+1"],
+        proof: "Any number of the tile of A will do, as in `mma`. A thread's first is at k = 0 to 3 of a row, or in line 0 to 55 of 64: the next one \
+                in memory is the next k, or the next line.",
+    },
+    Equivalent {
+        file: "gpu-kernels/src/gemm/hopper/divided_steps.rs",
+        within: "multiply",
+        line: "scan::others(&[of_a], &[parts_of_b.read(thread as usize)])",
+        function: "shared-load",
+        changes: &["index+1"],
+        proof: "Any number of the tile of B will do, as in `mma`: the first 129 of its 2048 high parts are all written.",
+    },
+    Equivalent {
+        file: "gpu-kernels/src/gemm/hopper/few_columns.rs",
+        within: "multiply",
+        line: "let of_a = raw.read((stage * stage_len::<A, B>() + fragments) as usize);",
+        function: "shared-load",
+        changes: &["index+1"],
+        proof: "Any number of the tile of A will do, as in `mma`. A thread's first is at k = 0 to 3 of a row, or in line 0 to 55 of 64: the next one \
+                in memory is the next k, or the next line.",
+    },
+    Equivalent {
+        file: "gpu-kernels/src/gemm/hopper/few_columns.rs",
+        within: "multiply",
+        line: "scan::others(&[of_a], &[parts_of_b.read(thread as usize)])",
+        function: "shared-load",
+        changes: &["index+1"],
+        proof: "Any number of the tile of B will do, as in `mma`: the first 129 of its 512 high parts are all written.",
+    },
+    Equivalent {
+        file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
+        within: "multiply",
+        line: "BARRIERS.sums.sync();",
+        function: "sync_part",
+        changes: &["number+1"],
+        proof: "The next number is nobody's: `sums` has the last one that the kernels take. All consumers come there together, as to the right one.",
+    },
+    Equivalent {
+        file: "gpu-kernels/src/gemm/split_k.rs",
+        within: "gemm_split_reduction_many_fp32",
+        line: "thread::sync_threads(); // what has been read may be written for the next pieces",
+        function: "sync_threads",
+        changes: &["omitted"],
+        proof: "A block has further pieces only if there are more than a grid of 2^31 - 1 blocks takes. A block's pieces have 256 partials at least, so \
+                all partials would take 2 TiB.",
+    },
+    Equivalent {
+        file: "gpu-kernels/src/pack/scaled.rs",
+        within: "line_scales_fp32",
+        line: "thread::sync_threads(); // what has been read may be written for the next group",
+        function: "sync_threads",
+        changes: &["omitted"],
+        proof: "A block has a second group only if there are more groups than the 2^31 - 1 blocks of a grid: their factors, 256 for each, would take \
+                2 TiB.",
+    },
+    Equivalent {
+        file: "gpu-kernels/src/pack/scaled.rs",
+        within: "line_scales_fp32",
+        line: "begin = begin.min(SEEN.read([warp, 1]));",
+        function: "shared-load",
+        changes: &["index-1"],
+        proof: "The word before is 0, or 1 where a line of the warp is left to the fallback. The terms may begin with zeros, so from 0 on is right. 1 is \
+                the least only where every warp has such a line: then all products with the group are left to the fallback, which reads all terms.",
+    },
+    Equivalent {
         file: "gpu-kernels/patterns/kernels/src/sum.rs",
         within: "sum_fp32",
         line: "done.get_unchecked(0).store(0, Relaxed, Scope::Device)",

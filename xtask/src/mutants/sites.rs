@@ -7,16 +7,15 @@
 //!                     scan/1  0.31   a b c d
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
 use rayon::prelude::*;
 
 use super::equivalent::Equivalent;
+use super::notes::{Done, Met};
 use super::{Arguments, Outcome, equivalent, listing, run_suite};
 use crate::workspace::root;
 
@@ -78,7 +77,7 @@ impl Site {
 /// What has come of all sites.
 pub(super) struct Found {
     pub(super) sites: Vec<Site>,
-    /// How many there were to draw from.
+    /// How many there are, those among them that were not asked for.
     pub(super) of: usize,
     /// The seed, if they are a sample.
     pub(super) seed: Option<u64>,
@@ -87,37 +86,28 @@ pub(super) struct Found {
 }
 
 impl Sites {
-    /// Runs all cases that there are.
-    pub(super) fn of_all(suite: &Path) -> anyhow::Result<Self> {
-        let subjects = listing(suite, &["--list".to_owned()])?;
-        let wanted = subjects.into_iter().map(|subject| vec!["--kernel".to_owned(), subject]);
-        Self::of_runs(suite, wanted.collect(), false)
+    /// Runs all cases that there are, but for those that the notes have.
+    pub(super) fn of_all(suite: &Path, met: &Met) -> anyhow::Result<Self> {
+        let mut subjects = listing(suite, &["--list".to_owned()])?;
+        subjects.retain(|subject| !met.has(subject));
+        let lines = subjects.par_iter().with_max_len(1).map(|subject| {
+            let lines = changes(suite, ["--kernel", subject])?;
+            println!("{subject}: {} cases", lines.iter().filter(|line| !line.starts_with(' ')).count());
+            met.add(subject, &lines)?;
+            Ok(lines)
+        });
+        let lines: Vec<Vec<String>> = lines.collect::<anyhow::Result<_>>()?;
+        Self::parse(met.lines().chain(lines.iter().flatten().map(String::as_str)), false)
     }
 
     /// Runs some cases that come to all sites.
     pub(super) fn of_cover(suite: &Path) -> anyhow::Result<Self> {
         let path = cover_file();
         let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let wanted = text.lines().map(|case| vec!["--case".to_owned(), case.to_owned()]);
-        Self::of_runs(suite, wanted.collect(), true)
-    }
-
-    fn of_runs(suite: &Path, runs: Vec<Vec<String>>, is_cover: bool) -> anyhow::Result<Self> {
-        let lines = runs.par_iter().with_max_len(1).map(|run| {
-            let lines = listing(suite, &[&["--changes".to_owned()], &run[..]].concat())?;
-            if !is_cover {
-                println!("{}: {} cases", run[1], lines.iter().filter(|line| !line.starts_with(' ')).count());
-            }
-            Ok(lines)
-        });
+        let cases: Vec<_> = text.lines().collect();
+        let lines = cases.par_iter().with_max_len(1).map(|case| changes(suite, ["--case", case]));
         let lines: Vec<Vec<String>> = lines.collect::<anyhow::Result<_>>()?;
-        Self::parse(lines.iter().flatten().map(String::as_str), is_cover)
-    }
-
-    /// Reads what [`Sites::write`] has written.
-    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        Self::parse(text.lines(), false)
+        Self::parse(lines.iter().flatten().map(String::as_str), true)
     }
 
     /// From lines as the suite prints them: a case, and its sites, which are indented.
@@ -140,22 +130,6 @@ impl Sites {
             reached.sort_by(|a, b| cases[*a].seconds.total_cmp(&cases[*b].seconds));
         }
         Ok(Self { cases, met, is_cover })
-    }
-
-    /// Writes which cases come to which sites.
-    pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let mut of_cases: Vec<Vec<&str>> = self.cases.iter().map(|_| Vec::new()).collect();
-        for (site, reached) in &self.met {
-            reached.iter().for_each(|case| of_cases[*case].push(site));
-        }
-        let mut file = io::BufWriter::new(fs::File::create(path)?);
-        for (Case { name, seconds }, sites) in self.cases.iter().zip(of_cases) {
-            writeln!(file, "{name}: {seconds:.3} s")?;
-            for site in sites {
-                writeln!(file, "  {site}")?;
-            }
-        }
-        Ok(file.flush()?)
     }
 
     /// Cases that come to all sites between them, to each by [`KERNELS`] kernels if there are as many, but for those that only slow cases come
@@ -200,20 +174,20 @@ impl Sites {
     pub(super) fn try_all(&self, suite: &Path, arguments: &Arguments) -> anyhow::Result<Found> {
         let sources = equivalent::Sources::default();
         let mut wanted: Vec<_> = self.met.iter().filter(|(site, _)| site.contains(&arguments.filter)).collect();
-        let of = wanted.len();
+        let of = self.met.len();
         if let Some(count) = arguments.sample {
-            println!("a sample of {count} of {of} sites, with seed {}", arguments.seed);
+            println!("a sample of {count} of {} sites, with seed {}", wanted.len(), arguments.seed);
             wanted.sort_by_key(|(site, _)| number_of(site, arguments.seed));
             wanted.truncate(count as usize);
         } else {
-            println!("{of} sites, {} cases", self.cases.len());
+            println!("{} sites, {} cases", wanted.len(), self.cases.len());
         }
-        let done = arguments.done.as_deref().map(Done::open).transpose()?.unwrap_or_default();
+        let done = Done::open(arguments.done.as_deref())?;
         let sites = wanted.par_iter().with_max_len(1).map(|(site, reached)| {
             let equivalent = equivalent::of(site, &sources)?;
-            let outcome = match (equivalent, done.before.get(*site)) {
+            let outcome = match (equivalent, done.of(site)) {
                 (Some(_), _) => Outcome::Survived,
-                (None, Some(outcome)) => outcome.clone(),
+                (None, Some(outcome)) => outcome,
                 (None, None) => {
                     let outcome = self.try_site(suite, site, reached, arguments)?;
                     if arguments.sample.is_none() || matches!(outcome, Outcome::Survived) {
@@ -246,31 +220,6 @@ impl Sites {
     fn limit(&self, cases: &[usize]) -> u64 {
         let longest = cases.iter().map(|case| self.cases[*case].seconds).fold(0.0, f64::max);
         10 + (20.0 * longest) as u64
-    }
-}
-
-/// What has come of sites before, and where to note what comes of others.
-#[derive(Default)]
-struct Done {
-    before: HashMap<String, Outcome>,
-    file: Option<Mutex<fs::File>>,
-}
-
-impl Done {
-    fn open(path: &Path) -> anyhow::Result<Self> {
-        let text = if path.is_file() { fs::read_to_string(path)? } else { String::new() };
-        // The last line may have been cut off.
-        let lines = text.lines().filter_map(|line| line.split_once('\t'));
-        let before = lines.filter_map(|(site, outcome)| Some((site.to_owned(), Outcome::parse(outcome)?))).collect();
-        let file = fs::OpenOptions::new().create(true).append(true).open(path);
-        Ok(Self { before, file: Some(Mutex::new(file.with_context(|| format!("opening {}", path.display()))?)) })
-    }
-
-    fn add(&self, site: &str, outcome: &Outcome) -> anyhow::Result<()> {
-        match &self.file {
-            Some(file) => Ok(writeln!(file.lock().unwrap_or_else(PoisonError::into_inner), "{site}\t{outcome}")?),
-            None => Ok(()),
-        }
     }
 }
 
@@ -312,6 +261,11 @@ impl Found {
     }
 }
 
+/// The changes that can be made of what some cases come to, as the suite prints them.
+fn changes(suite: &Path, [option, name]: [&str; 2]) -> anyhow::Result<Vec<String>> {
+    listing(suite, &["--changes", option, name].map(str::to_owned))
+}
+
 /// Cases that come to the sites between them, one to a line; a full run writes the file.
 fn cover_file() -> PathBuf {
     root().join("xtask/src/mutants/cover.txt")
@@ -347,26 +301,6 @@ sum/0: 0.001 s
         assert_eq!(sites.met["a.rs:1:2 shared-load index+1"], [2, 0, 1]);
         assert_eq!(sites.cover(), ["scan/0", "scan/1", "sum/0"]);
         assert!(Sites::parse("  a".lines(), false).is_err() && Sites::parse("a".lines(), false).is_err());
-    }
-
-    #[test]
-    fn what_has_come_of_sites_is_read_as_it_is_noted() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let outcomes = [
-            Outcome::Check("a race".to_owned()),
-            Outcome::WrongResult("0.5".to_owned()),
-            Outcome::NoEnd,
-            Outcome::NotCompiled("error".to_owned()),
-            Outcome::Survived,
-        ];
-        let done = Done::open(file.path()).unwrap();
-        for (number, outcome) in outcomes.iter().enumerate() {
-            done.add(&number.to_string(), outcome).unwrap();
-        }
-        fs::write(file.path(), fs::read_to_string(file.path()).unwrap() + "9\ta ch").unwrap();
-        let before = Done::open(file.path()).unwrap().before;
-        assert_eq!(before.len(), outcomes.len());
-        assert!((0..5).all(|number| before[&number.to_string()].to_string() == outcomes[number].to_string()));
     }
 
     #[test]

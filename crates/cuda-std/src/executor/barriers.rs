@@ -1,6 +1,5 @@
 //! The CPU model of barriers for some of a block's threads: `mbarrier`, a barrier in shared memory with phases; and named barriers
-//! (`bar.sync` with a number and a count of threads). Also `setmaxnreg`, by which warpgroups give each other registers, because a
-//! warpgroup waits there until enough are free.
+//! (`bar.sync` with a number and a count of threads). Also, in [`registers`], `setmaxnreg`, because a warpgroup waits there until enough are free.
 //!
 //! ```text
 //! phase 0                       phase 1
@@ -8,18 +7,21 @@
 //!                   last one └─ over               then it would wait for phase 2, whose parity is 0 again
 //! ```
 
+mod registers;
+mod report;
+
+pub(crate) use registers::*;
+
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
 use core::panic::Location;
 use std::collections::BTreeMap;
 use std::format;
-use std::string::String;
 
-use super::Checks;
 use super::clocks::Clock;
-use super::context::{Context, State, current};
+use super::context::{Context, LANES, State, current};
 use super::costs::CostKind;
-use super::fault::{FaultKind, RemoteBarrierProblem};
+use super::fault::{FaultKind, RemoteBarrierProblem, counted};
 use super::hooks::{note_read, note_write, words_to_access};
 use super::identity::DYNAMIC;
 use super::known::Known;
@@ -27,6 +29,7 @@ use super::remote;
 use super::shared_memory::{SharedMemory, WORD};
 use super::steps::{StepActor, StepBarrier, StepKind};
 use super::tma::Tma;
+use super::{Checks, MAX_THREADS};
 
 /// The numbers of the barriers of a block. Barrier 0 is that of the whole block.
 const NUMBERED: usize = 16;
@@ -49,6 +52,11 @@ pub(super) enum Wait {
     Cluster { phase: u64, count: u64 },
 }
 
+impl Wait {
+    /// What a thread has waited for that has not waited yet.
+    pub(super) const NOTHING: Self = Self::Registers { count: 0 };
+}
+
 /// A barrier in shared memory.
 struct PhaseBarrier {
     initialized: &'static Location<'static>,
@@ -64,6 +72,8 @@ struct PhaseBarrier {
     /// a relaxed arrival, if it has: who has waited for that phase may use the barrier.
     is_released: bool,
     announced: Option<u64>,
+    /// Who has ever arrived.
+    have_come: Threads,
     /// How many phases are over, and how many of these somebody has waited for.
     over: u64,
     awaited: u64,
@@ -84,10 +94,32 @@ struct NumberedBarrier {
     come: u32,
     /// The first thread that has come this time, and where.
     first: Option<(usize, &'static Location<'static>)>,
+    /// Who has ever come.
+    have_come: Threads,
     /// How often they have met.
     times: u64,
     known: Clock,
     brought: Clock,
+}
+
+/// Some threads of a block.
+#[derive(Clone, Copy, Default)]
+struct Threads([u64; MAX_THREADS / 64]);
+
+impl Threads {
+    fn add(&mut self, thread: usize) {
+        self.0[thread / 64] |= 1 << (thread % 64);
+    }
+
+    fn include(&self, thread: usize) -> bool {
+        self.0.get(thread / 64).is_some_and(|threads| threads >> (thread % 64) & 1 == 1)
+    }
+
+    /// Whether any lane of a thread's warp is one of them.
+    fn include_warp(&self, thread: usize) -> bool {
+        let first = thread / LANES * LANES;
+        (first..first + LANES).any(|lane| self.include(lane))
+    }
 }
 
 /// The barriers of the block that a worker runs.
@@ -170,46 +202,28 @@ impl Barriers {
             Some((position, location, FaultKind::BarrierUnmet { id, come: barrier.come, threads: barrier.threads }))
         })
     }
-
-    /// What a thread waits for, and what is missing, in words.
-    pub(super) fn describe(&self, wait: Wait) -> String {
-        match wait {
-            Wait::Phase { barrier: at, parity } => match self.phases.borrow().get(&at) {
-                Some(PhaseBarrier { initialized, arrivals, missing, bytes, over, .. }) => format!(
-                    "the phase of parity {parity} of the barrier at byte {at} (initialized at {}:{}), which is in its phase \
-                     {over}, of parity {}, and lacks {missing} of {arrivals} arrivals{}",
-                    initialized.file(),
-                    initialized.line(),
-                    over % 2,
-                    match bytes {
-                        0 => String::new(),
-                        1.. => format!(" and {bytes} bytes"),
-                        _ => format!(" and has got {} bytes more than it expects", bytes.unsigned_abs()),
-                    }
-                ),
-                None => format!("a phase of the barrier at byte {at}"),
-            },
-            Wait::Numbered { id, .. } => {
-                let NumberedBarrier { threads, come, .. } = &self.numbered.borrow()[id];
-                format!("barrier {id}, to which {come} of {threads} threads have come")
-            }
-            Wait::Registers { count } => {
-                format!("{count} more registers, of which {} are free", self.free_registers.get())
-            }
-            Wait::ArrivalsOfWarp { .. } => {
-                "the other threads of its warp to arrive at the barrier of the cluster".into()
-            }
-            Wait::Cluster { .. } => "the barrier of the cluster".into(),
-        }
-    }
 }
 
-/// Waits until it has come.
+/// Waits until it has come, which a GPU's warp does in an instruction.
 pub(super) fn wait_for(context: &Context<'_>, wait: Wait, location: &'static Location<'static>) {
     context.note_cost(CostKind::Wait, (0, 0), location);
+    stop_until(context, wait, location);
+}
+
+/// Stops until it has come.
+pub(super) fn stop_until(context: &Context<'_>, wait: Wait, location: &'static Location<'static>) {
+    context.details().wait.set(wait);
+    // A warp goes on as a whole on a GPU. Where costs are counted, a lane that need not wait, as the last one to arrive, stops for the lanes that
+    // do: what it does next is then counted together with what they do.
+    if context.costs.is_some() && context.has_come(context.current.get(), wait) {
+        context.suspend(State::Ready, location);
+        // What has come stays, but for registers. The next phase of a barrier may be over meanwhile, and is not what this waits for.
+        if !matches!(wait, Wait::Registers { .. }) {
+            return;
+        }
+    }
     // Again: what there was, another lane may have taken meanwhile.
     while !context.has_come(context.current.get(), wait) {
-        context.details().wait.set(wait);
         context.suspend(State::Waiting, location);
     }
 }
@@ -283,6 +297,7 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
         is_fenced: false,
         is_released: false,
         announced: None,
+        have_come: Threads::default(),
         over: 0,
         awaited: 0,
         known: Clock::default(),
@@ -292,7 +307,7 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
     };
     context.barriers.phases.borrow_mut().insert(at, barrier);
     context.note_step(StepKind::BarrierInit, initialized, |note, _| {
-        note.barrier(StepBarrier::Mbarrier(at)).text(format!("{arrivals} arrivals"))
+        note.barrier(StepBarrier::Mbarrier(at)).text(counted(arrivals, "arrival"))
     });
 }
 
@@ -338,6 +353,7 @@ pub(crate) fn arrive_at_barrier(at: usize, bytes: u32) {
     let (context, location) = (current(), Location::caller());
     let Some((at, bytes)) = context.change_arrival(location, at, bytes) else { return };
     let (is_expected, phases) = with_barrier(context, at, location, |barrier| {
+        barrier.have_come.add(context.current.get());
         bring(context, &mut barrier.brought);
         barrier.bytes += i64::from(bytes);
         let before = barrier.over;
@@ -509,6 +525,7 @@ pub(crate) fn arrive_at_remote_barrier(rank: u32, at: usize) {
 fn arrive_at_own_barrier(context: &Context<'_>, at: usize, location: &'static Location<'static>) {
     let brought = super::atomics::everything(context);
     let (is_expected, phases) = with_barrier(context, at, location, |barrier| {
+        barrier.have_come.add(context.current.get());
         bring(context, &mut barrier.brought);
         barrier.brought_by_cluster.join(&brought);
         let before = barrier.over;
@@ -552,6 +569,7 @@ fn come_to_number(
     let time = barrier.times;
     barrier.threads = threads;
     barrier.come += 1;
+    barrier.have_come.add(context.current.get());
     barrier.first = barrier.first.or(Some((context.current.get(), location)));
     bring(context, &mut barrier.brought);
     let is_complete = barrier.come == threads;
@@ -563,7 +581,7 @@ fn come_to_number(
     }
     drop(numbered);
     context.note_step(step, location, |note, _| {
-        note.barrier(StepBarrier::Named(id)).phase(time).text(format!("{threads} threads"))
+        note.barrier(StepBarrier::Named(id)).phase(time).text(counted(threads, "thread"))
     });
     if is_complete {
         context.note_step(StepKind::Complete, location, |note, _| note.barrier(StepBarrier::Named(id)).phase(time));
@@ -580,35 +598,4 @@ pub(crate) fn meet_at_number(id: u32, threads: u32) {
     wait_for(context, Wait::Numbered { id: id as usize, time }, location);
     learn(context, &context.barriers.numbered.borrow()[id as usize].known);
     note_wait(context, StepKind::Passed, StepBarrier::Named(id), time, location);
-}
-
-/// Gives up registers, down to `count` for this thread.
-#[track_caller]
-pub(crate) fn release_registers(count: u32) {
-    let (context, location) = (current(), Location::caller());
-    let has = context.details().registers.replace(count);
-    if count > has {
-        context.fail(location, FaultKind::Registers { has, wanted: count });
-    }
-    let free = &context.barriers.free_registers;
-    free.set(free.get() + (has - count));
-    context.note_step(StepKind::RegistersReleased, location, |note, _| note.text(format!("{has} to {count}")));
-}
-
-/// Waits for registers, up to `count` for this thread.
-#[track_caller]
-pub(crate) fn acquire_registers(count: u32) {
-    let (context, location) = (current(), Location::caller());
-    let has = context.details().registers.get();
-    if count < has {
-        context.fail(location, FaultKind::Registers { has, wanted: count });
-    }
-    note_wait(context, StepKind::Wait, StepBarrier::Registers, 0, location);
-    wait_for(context, Wait::Registers { count: count - has }, location);
-    context.note_step(StepKind::RegistersAcquired, location, |note, _| {
-        note.barrier(StepBarrier::Registers).text(format!("{has} to {count}"))
-    });
-    context.details().registers.set(count);
-    let free = &context.barriers.free_registers;
-    free.set(free.get() - (count - has));
 }

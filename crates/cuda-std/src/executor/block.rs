@@ -262,12 +262,13 @@ impl<'a> Block<'a> {
                         cluster::note_return(context);
                     }
                     State::Warp => in_operation |= 1 << lane,
-                    State::Waiting => waiting |= 1 << lane,
+                    // One that is ready has stopped for the others.
+                    State::Waiting | State::Ready => waiting |= 1 << lane,
                     State::Yielded => {
                         self.weight = self.weight.min(spins::weight(context, warp * LANES + lane));
                         yielded |= 1 << lane;
                     }
-                    State::Ready | State::Faulted | State::StackOverflow => {}
+                    State::Faulted | State::StackOverflow => {}
                 }
             }
             context.have_stopped(warp);

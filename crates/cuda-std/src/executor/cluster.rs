@@ -16,9 +16,8 @@ use std::boxed::Box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
-use super::barriers::{Wait, wait_for};
+use super::barriers::{Wait, stop_until, wait_for};
 use super::context::{Context, LANES, State, current};
-use super::costs::CostKind;
 use super::exchange::lanes_of_warp;
 use super::fault::{Elsewhere, Fault, FaultKind};
 use super::known::Known;
@@ -411,13 +410,12 @@ fn arrive(context: &Context<'_>, releases: bool, location: &'static Location<'st
         meeting.brought.join(&brought);
     });
     context.note_step(StepKind::Arrive, location, |note, _| note.barrier(StepBarrier::Cluster).phase(team.phase()));
-    wait_for(context, Wait::ArrivalsOfWarp { count: meetings.arrivals }, location);
+    stop_until(context, Wait::ArrivalsOfWarp { count: meetings.arrivals }, location);
 }
 
 fn wait(context: &Context<'_>, location: &'static Location<'static>) {
     let (team, _) = team(context, location);
     context.require_headroom();
-    context.note_cost(CostKind::Wait, (0, 0), location);
     let mut meetings = context.details().meetings.get();
     let Some((phase, _)) = meetings.arrived.take() else { context.fail(location, FaultKind::ClusterWaitAlone) };
     meetings.waits += 1;

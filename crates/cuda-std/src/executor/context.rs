@@ -78,7 +78,7 @@ pub(super) struct Memory {
 /// Where a thread stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Goes on when it is its turn.
+    /// Goes on when it is its turn: it has not run in the block yet, or has let the other lanes of its warp come to where it is.
     Ready,
     /// Waits at a barrier.
     Barrier,
@@ -144,7 +144,7 @@ pub(super) struct Details {
     pub(super) payload: Cell<Payload>,
     pub(super) copies: Cell<Copies>,
     pub(super) products: Cell<Products>,
-    /// What it waits for, if it is [`State::Waiting`].
+    /// What it waits for, if it is [`State::Waiting`], and what it has waited for last otherwise.
     pub(super) wait: Cell<Wait>,
     /// The groups of stores by TMA that it has made.
     pub(super) store_groups: Cell<u64>,
@@ -268,7 +268,7 @@ impl<'a> Context<'a> {
             payload: Cell::new([0; PAYLOAD]),
             copies: Cell::default(),
             products: Cell::default(),
-            wait: Cell::new(Wait::Registers { count: 0 }),
+            wait: Cell::new(Wait::NOTHING),
             store_groups: Cell::new(0),
             fenced: Cell::new(0),
             registers: Cell::new(0),
@@ -333,6 +333,7 @@ impl<'a> Context<'a> {
         for thread in &self.details {
             drop(thread.ordered.take());
             thread.clock.set(0);
+            thread.wait.set(Wait::NOTHING);
             thread.states.set(States::default());
             thread.taken.set(Taken::default());
             thread.meetings.set(Meetings::default());

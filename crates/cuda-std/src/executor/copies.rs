@@ -15,7 +15,6 @@
 use core::ops::Range;
 use core::panic::Location;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::format;
 use std::vec::Vec;
 
 use super::context::{Context, current};
@@ -100,7 +99,7 @@ pub(crate) fn wait_for_copies(latest: u64) {
     let covered = copies.pending.iter().take_while(|copy| copy.group < end).count();
     context.note_step(StepKind::AsyncCopyWait, Location::caller(), |note, steps| {
         let there = copies.pending[..covered].iter().map(|copy| copy.target.start * WORD..copy.target.end * WORD);
-        note.at(steps, Memory::Shared(&DYNAMIC), there).phase(end).text(format!("until {latest} groups are under way"))
+        note.at(steps, Memory::Shared(&DYNAMIC), there).phase(end).until_under_way(latest)
     });
     for Copy { source, source_bytes, target, location, .. } in copies.pending.drain(..covered) {
         require_no_write_since(context, &target, location);

@@ -55,7 +55,8 @@ pub enum CostKind {
     SharedStore,
     /// Atomic operations on shared memory that read and write.
     SharedAtomic,
-    /// Barriers of the block, or of a part of it, and waits for a phase or a flag: how often warps have stopped there.
+    /// Barriers of the block, of a part of it or of the cluster, and waits for a phase or registers: how often warps execute them, whether they
+    /// have to wait or not.
     Wait,
 }
 

@@ -327,11 +327,13 @@ impl Context<'_> {
             unreachable!("accesses have locations")
         };
         let thread = self.threads.get(other.thread as usize).map_or(self.thread().index, |thread| thread.index);
+        let is_of_block = other.block == me.block;
         let kind = FaultKind::GlobalRace {
             element: self.element_at(address),
             access: me.kind,
-            block: (other.block != me.block).then(|| self.position(other.block)),
+            block: (!is_of_block).then(|| self.position(other.block)),
             other: OtherAccess { thread, location: other_location.into(), access: other.kind },
+            missing: is_of_block.then(|| self.missing(other.thread as usize, other.interval, None)),
         };
         self.fail(location, kind)
     }

@@ -28,7 +28,7 @@ use std::vec::Vec;
 use super::Checks;
 use super::context::{Context, LANES, PAYLOAD, Payload, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
-use super::hooks::{lane, note_read, shared_out_of_bounds, words_to_access};
+use super::hooks::{lane, note_engine_read, shared_out_of_bounds, words_to_access};
 use super::identity::DYNAMIC;
 use super::meetings::collective;
 use super::shared_memory::{WORD, has_products, set_has_products};
@@ -321,13 +321,13 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: SharedTile, adds:
     });
     if lane == 0 {
         for words in &ranges {
-            words_to_access(&DYNAMIC, words.clone(), location, note_read);
+            words_to_access(&DYNAMIC, words.clone(), location, note_engine_read);
             products.reads.push(Read { words: words.clone(), group, location });
         }
         require_visible(context, &ranges, location);
     }
     // Without the shadow, which only the first lane needs: the words are inside.
-    let data = words_to_access(&DYNAMIC, 0..0, location, note_read).cast::<u32>().cast_const();
+    let data = words_to_access(&DYNAMIC, 0..0, location, note_engine_read).cast::<u32>().cast_const();
     let rows = match a {
         OperandA::Registers(_) => rows_of_quad(&quad),
         // SAFETY: the words were looked at above, with these rows. No other OS thread uses the data.
@@ -485,9 +485,7 @@ fn wait_for_bits(sums: &mut [u32], latest: u64) {
     context.require_headroom();
     let mut products = context.details().products.take();
     let end = products.committed.saturating_sub(latest);
-    context.note_step(StepKind::WgmmaWait, Location::caller(), |note, _| {
-        note.phase(end).text(format!("until {latest} groups are under way"))
-    });
+    context.note_step(StepKind::WgmmaWait, Location::caller(), |note, _| note.phase(end).until_under_way(latest));
     let done = |pending: &Pending| pending.group < end && pending.place == sums.as_ptr();
     if let Some(position) = products.pending.iter().position(done) {
         sums.copy_from_slice(&products.pending.swap_remove(position).values);
@@ -496,7 +494,7 @@ fn wait_for_bits(sums: &mut [u32], latest: u64) {
     products.reads.retain(|read| {
         let is_over = read.group < end;
         if is_over {
-            words_to_access(&DYNAMIC, read.words.clone(), read.location, note_read);
+            words_to_access(&DYNAMIC, read.words.clone(), read.location, note_engine_read);
         }
         !is_over
     });

@@ -30,7 +30,7 @@ use super::Checks;
 use super::barriers::{complete_bytes, is_awaited, require_barrier};
 use super::context::{Context, LANES, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess, RemoteBarrierProblem};
-use super::hooks::{note_pending_write, note_read, require_aligned, slice_out_of_bounds, words_to_access};
+use super::hooks::{note_engine_read, note_pending_load, require_aligned, slice_out_of_bounds, words_to_access};
 use super::identity::DYNAMIC;
 use super::products;
 use super::remote;
@@ -276,7 +276,7 @@ fn issue_load(
 ) {
     require_barrier(context, barrier, location);
     products::require_read(context, &target, location);
-    let data = words_to_access(&DYNAMIC, target.clone(), location, note_pending_write).cast::<u32>();
+    let data = words_to_access(&DYNAMIC, target.clone(), location, note_pending_load).cast::<u32>();
     for word in target.clone() {
         // SAFETY: inside the dynamic shared memory, as just checked. No other OS thread uses the data.
         unsafe { *data.add(word) = POISON };
@@ -434,7 +434,7 @@ pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: Tensor
     if let Some(dimension) = at.iter().position(|coordinate| coordinate.cast_signed() < 0) {
         context.fail(location, FaultKind::StoreBeforeArray { dimension, coordinate: at[dimension].cast_signed() });
     }
-    let data = words_to_access(&DYNAMIC, source.clone(), location, note_read);
+    let data = words_to_access(&DYNAMIC, source.clone(), location, note_engine_read);
     if context.checks == Checks::Full {
         source.clone().for_each(|word| Tma::require_visible(context, word, location));
     }
@@ -479,7 +479,7 @@ pub(crate) fn wait_for_stores(latest: u64) {
     let Some(latest) = context.change_pending("wait_for_stores", Location::caller(), latest) else { return };
     let (me, groups) = (context.current.get(), context.details().store_groups.get());
     context.note_step(StepKind::TmaStoreWait, Location::caller(), |note, _| {
-        note.phase(groups.saturating_sub(latest)).text(format!("until {latest} groups are under way"))
+        note.phase(groups.saturating_sub(latest)).until_under_way(latest)
     });
     let mut stores = context.engine.stores.borrow_mut();
     stores.retain(|store| store.issuer != me || store.group + latest >= groups);

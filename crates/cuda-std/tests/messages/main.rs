@@ -12,8 +12,8 @@ use std::{env, fs};
 use cuda_std::Dim3;
 use cuda_std::atomic::Scope;
 use cuda_std::executor::{
-    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, OtherAccess, Place, RemoteBarrierProblem, SharedArrayName,
-    SourceLine, ViewElement, WarpOperation,
+    AccessKind, BarrierName, Elsewhere, Fault, FaultKind, LastWrite, Missing, OtherAccess, Place, RemoteBarrierProblem,
+    SharedArrayName, SourceLine, ViewElement, WarpOperation,
 };
 
 /// Where the kinds are, and the names that they have.
@@ -58,8 +58,16 @@ fn examples() -> Vec<FaultKind> {
     let view = Some("gemm.a.data".to_owned());
     let block_scope = AccessKind::Atomic { scope: Scope::Block };
     let element = |byte| Some(ViewElement { view: "gemm.a.data".into(), index: 70, byte });
-    let global =
-        |element, access, block, other_access| F::GlobalRace { element, access, block, other: other(other_access) };
+    let global = |element, access, block: Option<Dim3>, other_access| {
+        let missing = block.is_none().then_some(Missing::Meeting);
+        F::GlobalRace { element, access, block, other: other(other_access), missing }
+    };
+    let race = |array, element: &str, access, by_engine, other_access, missing| {
+        let (element, other) = (element.to_owned(), other(other_access));
+        F::Race { array, element, access, by_engine, other, missing }
+    };
+    let handed_over = |missing| race(slice(), "5", AccessKind::Read, false, AccessKind::Write, missing);
+    let barrier = || BarrierName { byte_offset: 2048, initialized: line(9) };
     vec![
         F::OutOfBounds { view: view.clone(), first: 0, index: 63, count: 1, len: 63 },
         F::OutOfBounds { view: view.clone(), first: 10, index: 2, count: 4, len: 3 },
@@ -73,10 +81,30 @@ fn examples() -> Vec<FaultKind> {
         F::SharedMisaligned { array: slice(), index: 2, bytes: 16 },
         F::CopyNotAwaited { byte_offset: 64, bytes: 16 },
         F::WriteUnderWay { byte_offset: 64, bytes: 16, other: other(AccessKind::Write) },
-        F::Race { array: tile(), element: "[3, 17]".into(), access: AccessKind::Write, other: other(AccessKind::Read) },
-        F::Race { array: slice(), element: "5".into(), access: AccessKind::Read, other: other(block_scope) },
+        race(tile(), "[3, 17]", AccessKind::Write, false, AccessKind::Read, Missing::Meeting),
+        race(slice(), "5", AccessKind::Read, false, block_scope, Missing::Meeting),
+        handed_over(Missing::WarpMeeting),
+        handed_over(Missing::Initialization),
+        handed_over(Missing::Wait(barrier())),
+        handed_over(Missing::WaitForLoad(barrier())),
+        handed_over(Missing::Numbered { id: 3 }),
+        handed_over(Missing::LaterArrival { waited: barrier(), behind: None }),
+        handed_over(Missing::LaterArrival {
+            waited: barrier(),
+            behind: Some(BarrierName { byte_offset: 2056, initialized: line(10) }),
+        }),
+        handed_over(Missing::HandOver),
+        race(slice(), "5", AccessKind::Read, true, AccessKind::Write, Missing::Wait(barrier())),
+        race(slice(), "5", AccessKind::Write, true, AccessKind::Read, Missing::HandOver),
         global(element(0), AccessKind::Read, None, AccessKind::Write),
         global(element(4), AccessKind::Read, None, AccessKind::Write),
+        F::GlobalRace {
+            element: element(0),
+            access: AccessKind::Read,
+            block: None,
+            other: other(AccessKind::Write),
+            missing: Some(Missing::Wait(barrier())),
+        },
         global(None, AccessKind::Write, Some(thread(2)), AccessKind::Write),
         global(element(0), block_scope, Some(thread(2)), AccessKind::Atomic { scope: Scope::Device }),
         F::OrderedOutsideOfAtomics,
@@ -91,6 +119,7 @@ fn examples() -> Vec<FaultKind> {
             threads: 128,
             absent: places().into_iter().map(|place| (thread(2), place)).collect(),
         },
+        F::ClusterDivergence { arrived: 1, threads: 128, absent: Vec::new() },
         F::ClusterRace {
             owner: thread(2),
             array: tile(),
@@ -137,6 +166,7 @@ fn examples() -> Vec<FaultKind> {
             others: places()[..1].to_vec(),
         },
         F::StepBudget { steps: 1000 },
+        F::StepBudget { steps: 1 },
         F::ThreadLimit { seconds: 60, last_stop: None },
         F::ThreadLimit { seconds: 60, last_stop: Some(line(17)) },
         F::UnwrittenShared { array: tile(), element: "[3, 17]".into(), pending: None },
@@ -147,9 +177,11 @@ fn examples() -> Vec<FaultKind> {
         },
         F::UnwrittenGlobal { element: element(0), bytes: 4096, allocated: line(3) },
         F::BarrierDivergence { waiting: 127, absent: places()[..1].to_vec() },
+        F::BarrierDivergence { waiting: 1, absent: places()[1..2].to_vec() },
         F::Deadlock { waits_for: "72 more registers, of which 8 are free".into(), others: places() },
         F::BarrierNotInitialized { byte_offset: 2048 },
         F::BarrierInitialization { byte_offset: 2048, arrivals: 0 },
+        F::BarrierInitialization { byte_offset: 2048, arrivals: 1 },
         F::BarrierParity { byte_offset: 2048, parity: 2 },
         F::BarrierNotFenced { byte_offset: 2048 },
         F::TooManyArrivals { byte_offset: 2048 },
@@ -168,11 +200,13 @@ fn examples() -> Vec<FaultKind> {
         F::BarrierNumber { id: 16, threads: 64 },
         F::BarrierCount { id: 3, threads: 96, others: 64 },
         F::BarrierUnmet { id: 5, come: 32, threads: 64 },
+        F::BarrierUnmet { id: 5, come: 1, threads: 64 },
         F::RegistersNotFenced,
         F::WarpgroupDivergence { come: 3, other: None },
         F::WarpgroupDivergence { come: 1, other: Some(line(40)) },
         F::Registers { has: 24, wanted: 40 },
         F::WarpSplitAtBarriers { waiting: 18, elsewhere: places()[1..2].to_vec() },
+        F::WarpSplitAtBarriers { waiting: 1, elsewhere: places()[1..2].to_vec() },
         F::WarpDivergence { operation: WarpOperation::ShuffleDown, mask: u32::MAX, absent: places()[2..].to_vec() },
         F::WarpDivergence { operation: WarpOperation::MmaBf16, mask: u32::MAX, absent: Vec::new() },
         F::LaneNotInMask { operation: WarpOperation::Sync, mask: 0xFFFF_FFDF, lane: 5 },

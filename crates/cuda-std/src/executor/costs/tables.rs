@@ -4,6 +4,7 @@ use core::fmt;
 use std::format;
 use std::string::String;
 
+use super::super::fault::counted;
 use super::{Cost, CostKind, KernelCosts, LineCost};
 
 impl CostKind {
@@ -77,7 +78,8 @@ impl fmt::Display for KernelCosts {
         let Self { kernel, launches, lines } = self;
         let name = |LineCost { line, .. }: &LineCost| -> String { format!("{line}") };
         let width = lines.iter().map(|line| name(line).len()).max().unwrap_or(0).max("all lines".len());
-        writeln!(f, "{kernel}, launched {launches} times: a request is what a warp does in one instruction")?;
+        let times = counted(launches, "time");
+        writeln!(f, "{kernel}, launched {times}: a request is what a warp does in one instruction")?;
         write!(
             f,
             "{:<width$}  {:<13} {:>11} {:>6} {:>11} {:>6} {:>7} {:>11} {:>10}",

@@ -11,12 +11,13 @@
 //! The first line stands on its own, for lists and logs.
 
 use core::fmt;
+use std::borrow::Cow;
 use std::format;
-use std::string::String;
+use std::string::{String, ToString};
 
 use super::{
-    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, OtherAccess, Place, RemoteBarrierProblem, SharedArrayName,
-    SourceLine, ViewElement, WarpOperation,
+    AccessKind, BarrierName, Elsewhere, Fault, FaultKind, LastWrite, Missing, OtherAccess, Place, RemoteBarrierProblem,
+    SharedArrayName, SourceLine, ViewElement, WarpOperation,
 };
 use crate::Dim3;
 use crate::atomic::Scope;
@@ -164,8 +165,8 @@ impl FaultKind {
     }
 
     /// What to do about it.
-    fn help(&self) -> &'static str {
-        match self {
+    fn help(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::OutOfBounds { .. } => {
                 "compare the index with the length of the view before the access, as `get` does, or have the kernel `requires` \
                  that the view is long enough for the grid"
@@ -192,8 +193,13 @@ impl FaultKind {
             Self::WriteUnderWay { .. } => {
                 "wait for one copy by `wait_group` before another one, or a store, writes to the same bytes"
             }
-            Self::Race { access, other, .. } => of_race(*access, other.access, None),
-            Self::GlobalRace { access, other, block, .. } => of_race(*access, other.access, block.as_ref()),
+            Self::Race { access, by_engine, other, missing, .. } => {
+                return of_race_in_block((*access, *by_engine), other, missing);
+            }
+            Self::GlobalRace { access, other, missing: Some(missing), .. } => {
+                return of_race_in_block((*access, false), other, missing);
+            }
+            Self::GlobalRace { access, other, .. } => of_race_of_blocks(*access, other.access),
             Self::OrderedOutsideOfAtomics => {
                 "make the memory a parameter of type `GlobalAtomics`: by that the launch knows that blocks may wait for one another; or use \
                  `Relaxed` if nothing but the value itself matters"
@@ -333,25 +339,81 @@ impl FaultKind {
             Self::Panic { .. } => {
                 "the kernel itself has found what it does not expect: look at the values that this line depends on"
             }
-        }
+        })
     }
 }
 
-/// What to do about a race, of which the other access is in this block if it is in another one.
-fn of_race(access: AccessKind, other: AccessKind, block: Option<&Dim3>) -> &'static str {
-    use AccessKind::Atomic;
-    match (access, other, block) {
-        (Atomic { .. }, Atomic { .. }, _) => {
-            "use a scope that includes both threads: `Scope::Device` for those of two blocks"
-        }
-        (Atomic { .. }, _, _) | (_, Atomic { .. }, _) => {
-            "make both accesses atomic, or put a barrier between them if both threads are of one block"
-        }
-        (_, _, None) => {
+/// What to do about a race of two threads of a block, for one of which TMA or tensor cores may make the access.
+fn of_race_in_block(
+    (access, by_engine): (AccessKind, bool),
+    OtherAccess { thread, access: other, .. }: &OtherAccess,
+    missing: &Missing,
+) -> Cow<'static, str> {
+    use AccessKind::{Atomic, Read, Write};
+    if matches!((access, other), (Atomic { .. }, _) | (_, Atomic { .. })) {
+        return "make both accesses atomic, or put a barrier between them".into();
+    }
+    let order: Cow<'static, str> = match missing {
+        Missing::Meeting => {
             "put `thread::sync_threads()` between the two, or `warp::sync_warp` if both threads are of one warp; a sum in one place needs an \
              atomic operation"
+                .into()
         }
-        (_, _, Some(_)) => {
+        Missing::WarpMeeting => {
+            "put `warp::sync_warp` between the two, which are of one warp, or a barrier that orders them with other warps as well".into()
+        }
+        Missing::Initialization => {
+            "put `thread::sync_threads()` between `Barrier::init` and the first use of the barrier by another thread".into()
+        }
+        Missing::Wait(barrier) => format!(
+            "who waits at {barrier} comes behind the access of thread {thread}: have this thread wait for that phase before its own"
+        )
+        .into(),
+        Missing::WaitForLoad(barrier) => {
+            format!("TMA has told {barrier} of what it wrote: have this thread wait for that phase before its access").into()
+        }
+        Missing::Numbered { id } => format!(
+            "thread {thread} has come to barrier {id} behind its access: have this thread meet it there (`sync_part`) before its own"
+        )
+        .into(),
+        Missing::LaterArrival { waited, behind } => {
+            let elsewhere = behind.as_ref().map_or_else(String::new, |behind| format!("; who waits at {behind} comes behind it"));
+            format!(
+                "this thread has waited last at {waited}, and no arrival there is ordered behind the access of thread {thread}: have that \
+                 thread arrive behind its access (behind the wait for it, if it is a product), or a lane of its warp behind a \
+                 `sync_warp`{elsewhere}"
+            )
+            .into()
+        }
+        Missing::HandOver => format!(
+            "have thread {thread} arrive at a `Barrier` behind its access, and this thread wait for that phase before its own, or both meet \
+             at a barrier for a part of the block (`sync_part`); `thread::sync_threads()` is for what all threads of the block come to"
+        )
+        .into(),
+    };
+    match (by_engine, access, other, missing) {
+        (true, Read, Write, missing) if !matches!(missing, Missing::WaitForLoad(_)) => {
+            format!("{order}; thread {thread} has to call `fence_async_shared` behind its access as well").into()
+        }
+        (true, Write, Read, missing) if !matches!(missing, Missing::Wait(_)) => {
+            format!("{order}; if it is to read what TMA loads here, have it wait at the barrier of the load before")
+                .into()
+        }
+        _ => order,
+    }
+}
+
+/// What to do about a race of threads of two blocks.
+fn of_race_of_blocks(access: AccessKind, other: AccessKind) -> &'static str {
+    use AccessKind::Atomic;
+    match (access, other) {
+        (Atomic { .. }, Atomic { .. }) => {
+            "use a scope that includes both threads: `Scope::Device` for those of two blocks"
+        }
+        (Atomic { .. }, _) | (_, Atomic { .. }) => {
+            "make both accesses atomic, or let each block have elements of its own"
+        }
+        _ => {
             "let each block have elements of its own, or order the two: an atomic operation that releases behind the first, and one that \
              acquires before the second, both of `Scope::Device`; a sum in one place needs an atomic operation"
         }
@@ -385,6 +447,12 @@ impl fmt::Display for RemoteBarrierProblem {
     }
 }
 
+impl fmt::Display for BarrierName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the barrier at byte {} (initialized at {})", self.byte_offset, self.initialized)
+    }
+}
+
 impl fmt::Display for SourceLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
@@ -398,7 +466,9 @@ impl fmt::Display for SharedArrayName {
             Self::Dynamic => f.write_str("the dynamic shared memory (in units of 4 bytes)"),
             Self::Slice { byte_offset, len, element_bytes } => write!(
                 f,
-                "the slice of {len} elements of {element_bytes} bytes from byte {byte_offset} on of the dynamic shared memory"
+                "the slice of {} of {} from byte {byte_offset} on of the dynamic shared memory",
+                counted(len, "element"),
+                counted(element_bytes, "byte")
             ),
         }
     }
@@ -460,6 +530,17 @@ impl fmt::Display for WarpOperation {
             Self::WgmmaWait => "a wait for products of a warpgroup",
         })
     }
+}
+
+/// So many of what a noun says whose plural has an `s`: "1 thread", "3 threads".
+pub(in super::super) fn counted(count: impl ToString, noun: &str) -> String {
+    let count = count.to_string();
+    format!("{count} {noun}{}", agreeing(&count, "", "s"))
+}
+
+/// The form of a word that goes with a count.
+pub(in super::super) fn agreeing<'a>(count: impl ToString, one: &'a str, many: &'a str) -> &'a str {
+    if count.to_string() == "1" { one } else { many }
 }
 
 /// An element of a view, or a byte of one.

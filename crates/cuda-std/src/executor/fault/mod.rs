@@ -5,17 +5,18 @@ mod message;
 mod places;
 
 use std::boxed::Box;
+use std::format;
 use std::string::String;
 use std::vec::Vec;
 
 use gpu_facts::Excess;
 
 use crate::{ContractViolation, Dim3};
-pub(super) use message::element_name;
+pub(super) use message::{agreeing, counted, element_name};
 use message::{misaligned, of_block, out_of_bounds};
 pub use places::{
-    AccessKind, Elsewhere, LastWrite, OtherAccess, Place, RemoteBarrierProblem, SharedArrayName, SourceLine,
-    ViewElement, WarpOperation,
+    AccessKind, BarrierName, Elsewhere, LastWrite, Missing, OtherAccess, Place, RemoteBarrierProblem, SharedArrayName,
+    SourceLine, ViewElement, WarpOperation,
 };
 
 /// Why a launch did not run, or did not finish.
@@ -114,8 +115,11 @@ pub enum FaultKind {
     },
     /// A slice of dynamic shared memory that is misaligned or does not fit into what the launch was given.
     #[error(
-        "a slice of {len} elements of {element_bytes} bytes at byte {byte_offset} of the dynamic shared memory \
-         does not fit: the launch was given {available} bytes, and the offset has to be a multiple of the element's alignment"
+        "a slice of {} of {} at byte {byte_offset} of the dynamic shared memory does not fit: the launch was given {}, and the offset has \
+         to be a multiple of the element's alignment",
+        counted(len, "element"),
+        counted(element_bytes, "byte"),
+        counted(available, "byte")
     )]
     DynamicSharedBounds {
         /// Where the slice was to begin.
@@ -129,7 +133,8 @@ pub enum FaultKind {
     },
     /// The block uses a shared array that the kernel does not declare. The build for a GPU refuses it.
     #[error(
-        "with {array} the block uses {static_bytes} bytes of static shared memory, and the kernel declares {declared_bytes}"
+        "with {array} the block uses {} of static shared memory, and the kernel declares {declared_bytes}",
+        counted(static_bytes, "byte")
     )]
     SharedUndeclared {
         /// An array that is too much.
@@ -151,8 +156,9 @@ pub enum FaultKind {
     },
     /// A thread returns from the kernel before it has waited for a copy that it has issued.
     #[error(
-        "the thread returns without having waited for an asynchronous copy of {bytes} bytes to byte {byte_offset} of the \
-         dynamic shared memory, which it issued here"
+        "the thread returns without having waited for an asynchronous copy of {} to byte {byte_offset} of the dynamic shared memory, which \
+         it issued here",
+        counted(bytes, "byte")
     )]
     CopyNotAwaited {
         /// Where the copy goes.
@@ -186,8 +192,12 @@ pub enum FaultKind {
         element: String,
         /// What the thread of the report did.
         access: AccessKind,
+        /// Whether TMA or tensor cores access it for the thread of the report.
+        by_engine: bool,
         /// The access that it conflicts with.
         other: OtherAccess,
+        /// What would have ordered the two.
+        missing: Missing,
     },
     /// Two threads access global memory with nothing that orders the two accesses, at least one of them writes, and they are not both
     /// atomic.
@@ -204,6 +214,8 @@ pub enum FaultKind {
         block: Option<Dim3>,
         /// The access that it conflicts with.
         other: OtherAccess,
+        /// What would have ordered the two, if they are of one block.
+        missing: Option<Missing>,
     },
     /// An atomic operation that orders what threads do, on memory by which the launch does not know that blocks may wait for one another.
     #[error("an atomic operation that is not relaxed, on an element of a view that is not of type `GlobalAtomics`")]
@@ -235,7 +247,10 @@ pub enum FaultKind {
     #[error("the thread returns without having waited at the barrier of the cluster, at which it arrived here")]
     ClusterArrivalNotAwaited,
     /// Threads wait at the barrier of the cluster for others that never arrive.
-    #[error("{arrived} of {threads} threads have arrived at the barrier of the cluster, and the others never do")]
+    #[error(
+        "{arrived} of {threads} threads {} arrived at the barrier of the cluster, and the others never do",
+        agreeing(arrived, "has", "have")
+    )]
     ClusterDivergence {
         /// How many have arrived.
         arrived: usize,
@@ -302,7 +317,8 @@ pub enum FaultKind {
     },
     /// A tile for blocks that there are not, or for none.
     #[error(
-        "a tile is loaded to the blocks of the ranks {ranks:#b} (a bit for each), and there are {blocks} in the cluster"
+        "a tile is loaded to the blocks of the ranks {ranks:#b} (a bit for each), and the cluster has {}",
+        counted(blocks, "block")
     )]
     MulticastRanks {
         /// A bit for each rank.
@@ -312,8 +328,12 @@ pub enum FaultKind {
     },
     /// Threads wait for a value that nobody is left to write.
     #[error(
-        "this thread {} {place} again and again, and nothing changes: nobody is left who writes it, among the {blocks} blocks that run at the \
-         same time", .access.verb()
+        "this thread {} {place} again and again, and nothing changes: nobody is left who writes it, {}",
+        .access.verb(),
+        match blocks {
+            1 => "and no other block runs at the same time".into(),
+            _ => format!("among the {blocks} blocks that run at the same time"),
+        }
     )]
     Stuck {
         /// How many blocks ran at the same time at most.
@@ -328,7 +348,7 @@ pub enum FaultKind {
         others: Vec<Elsewhere>,
     },
     /// A thread of a block that is recorded, whose threads have made more steps than they may.
-    #[error("the threads of this block have made {steps} steps, and have not come to an end")]
+    #[error("the threads of this block have made {}, and have not come to an end", counted(steps, "step"))]
     StepBudget {
         /// How many they may make.
         steps: u64,
@@ -358,8 +378,9 @@ pub enum FaultKind {
     },
     /// A read of global memory that was allocated without values, and that nobody has written since.
     #[error(
-        "{} is read, and nobody has written it: its memory, of {bytes} bytes, was allocated without values",
-        element_name(element)
+        "{} is read, and nobody has written it: its memory, of {}, was allocated without values",
+        element_name(element),
+        counted(bytes, "byte")
     )]
     UnwrittenGlobal {
         /// The element; `None` if it is of no view among the kernel's parameters.
@@ -370,7 +391,11 @@ pub enum FaultKind {
         allocated: SourceLine,
     },
     /// A barrier that some threads of the block reach and others never do.
-    #[error("{waiting} threads wait at a barrier that the others never reach")]
+    #[error(
+        "{} {} at a barrier that the others never reach",
+        counted(waiting, "thread"),
+        agreeing(waiting, "waits", "wait")
+    )]
     BarrierDivergence {
         /// How many threads wait.
         waiting: usize,
@@ -393,8 +418,9 @@ pub enum FaultKind {
     },
     /// A barrier in shared memory that is initialized for a second time, or for no arrivals.
     #[error(
-        "the barrier at byte {byte_offset} of the dynamic shared memory is initialized for {arrivals} arrivals: it has to \
-         be at least one, and once in a block"
+        "the barrier at byte {byte_offset} of the dynamic shared memory is initialized for {}: it has to be at least one, and once in \
+         a block",
+        counted(arrivals, "arrival")
     )]
     BarrierInitialization {
         /// Where it is.
@@ -428,9 +454,9 @@ pub enum FaultKind {
     },
     /// A barrier that expects bytes that never come, or has got more than it expects.
     #[error(
-        "the bytes of the barrier at byte {byte_offset}, which is initialized here, do not add up: at the end of the block it {} {} bytes{}",
+        "the bytes of the barrier at byte {byte_offset}, which is initialized here, do not add up: at the end of the block it {} {}{}",
         if *.missing < 0 { "has got" } else { "lacks" },
-        .missing.unsigned_abs(),
+        counted(.missing.unsigned_abs(), "byte"),
         if *.missing < 0 { " more than it expects" } else { "" }
     )]
     UnbalancedBytes {
@@ -452,8 +478,8 @@ pub enum FaultKind {
     },
     /// A tile that begins where TMA cannot begin. A GPU ends such a kernel for an illegal instruction.
     #[error(
-        "a tile of {element_bytes}-byte elements begins at coordinate {coordinate} of a line, {} bytes from its beginning, which is no \
-         multiple of 16", i64::from(*.coordinate) * *.element_bytes as i64
+        "a tile of {element_bytes}-byte elements begins at coordinate {coordinate} of a line, {} from its beginning, which is no multiple \
+         of 16", counted(i64::from(*.coordinate) * *.element_bytes as i64, "byte")
     )]
     TileMisaligned {
         /// The first coordinate.
@@ -509,8 +535,8 @@ pub enum FaultKind {
     LoadNotAwaited,
     /// A barrier of a number, or for a number of threads, that there is none of.
     #[error(
-        "there is no barrier {id} for {threads} threads: barriers for a part of a block are 1 to 15 (0 is that of the whole block), and for \
-         whole warps"
+        "there is no barrier {id} for {}: barriers for a part of a block are 1 to 15 (0 is that of the whole block), and for whole warps",
+        counted(threads, "thread")
     )]
     BarrierNumber {
         /// The number.
@@ -519,7 +545,10 @@ pub enum FaultKind {
         threads: u32,
     },
     /// Threads that come to the same barrier for another number of threads.
-    #[error("this thread comes to barrier {id} for {threads} threads, and others have come to it for {others}")]
+    #[error(
+        "this thread comes to barrier {id} for {}, and others have come to it for {others}",
+        counted(threads, "thread")
+    )]
     BarrierCount {
         /// The number of the barrier.
         id: u32,
@@ -529,7 +558,10 @@ pub enum FaultKind {
         others: u32,
     },
     /// A block ends, and to a barrier for a part of it some have come, and others have not.
-    #[error("the block ends when {come} of {threads} threads have come to barrier {id}, and the others never do")]
+    #[error(
+        "the block ends when {come} of {threads} threads {} come to barrier {id}, and the others never do",
+        agreeing(come, "has", "have")
+    )]
     BarrierUnmet {
         /// The number of the barrier.
         id: u32,
@@ -546,7 +578,8 @@ pub enum FaultKind {
     RegistersNotFenced,
     /// A product of a warpgroup that not all of its four warps come to.
     #[error(
-        "{come} of the four warps of the warpgroup come to this product, and {}",
+        "{come} of the four warps of the warpgroup {} to this product, and {}",
+        agreeing(come, "comes", "come"),
         if other.is_some() { "another one comes to another product in its place" } else { "the others never do" }
     )]
     WarpgroupDivergence {
@@ -556,7 +589,7 @@ pub enum FaultKind {
         other: Option<SourceLine>,
     },
     /// Registers that are given up although there are fewer, or asked for although there are more.
-    #[error("the thread has {has} registers: it cannot give some up, or get more, to have {wanted}")]
+    #[error("the thread has {}: it cannot give some up, or get more, to have {wanted}", counted(has, "register"))]
     Registers {
         /// What it has.
         has: u32,
@@ -564,7 +597,11 @@ pub enum FaultKind {
         wanted: u32,
     },
     /// Threads of one warp wait at barriers in different places of the source.
-    #[error("{waiting} threads of the warp wait at this barrier, and others of the same warp at another")]
+    #[error(
+        "{} of the warp {} at this barrier, and others of the same warp at another",
+        counted(waiting, "thread"),
+        agreeing(waiting, "waits", "wait")
+    )]
     WarpSplitAtBarriers {
         /// How many threads of the warp wait where the thread of the report does.
         waiting: usize,
@@ -607,7 +644,7 @@ pub enum FaultKind {
         source_lane: u32,
     },
     /// The thread needs more stack than the executor gives it.
-    #[error("the stack overflowed: a thread has {bytes} bytes")]
+    #[error("the stack overflowed: a thread has {}", counted(bytes, "byte"))]
     StackOverflow {
         /// The size of a thread's stack.
         bytes: usize,

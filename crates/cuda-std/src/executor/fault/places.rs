@@ -81,6 +81,45 @@ pub struct OtherAccess {
     pub access: AccessKind,
 }
 
+/// A barrier in shared memory (`hopper::Barrier`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BarrierName {
+    /// Where it is in the dynamic shared memory.
+    pub byte_offset: usize,
+    /// The line that initializes it.
+    pub initialized: SourceLine,
+}
+
+/// What would have ordered the two accesses of a race in one block, as far as its barriers tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Missing {
+    /// A barrier of the block, or of the warp if both threads are of one. The block has had no barriers for a part of its threads.
+    Meeting,
+    /// A meeting of the warp that both threads are of, or of more threads. The block has had barriers for a part of its threads, too.
+    WarpMeeting,
+    /// A barrier of the block between the initialization of a barrier, which is one of the two accesses, and its first use.
+    Initialization,
+    /// A wait of the thread of the report at this barrier, which comes behind the other access: its thread, or one that is behind it, has arrived.
+    Wait(BarrierName),
+    /// A wait of the thread of the report at this barrier, which TMA has told of the bytes that it wrote.
+    WaitForLoad(BarrierName),
+    /// A meeting at the barrier of this number, to which both have come, the other thread behind its access.
+    Numbered {
+        /// The number.
+        id: u32,
+    },
+    /// An arrival of the other thread, or of its warp, behind its access; or a wait elsewhere.
+    LaterArrival {
+        /// Where the thread of the report has waited last, and the other one, or its warp, has arrived before its access.
+        waited: BarrierName,
+        /// A barrier where who waits comes behind the access, if there is one.
+        behind: Option<BarrierName>,
+    },
+    /// An arrival of the other thread, and a wait of the thread of the report: there is neither.
+    HandOver,
+}
+
 /// What is wrong with a barrier of another block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteBarrierProblem {

@@ -223,12 +223,12 @@ fn bytes_to_access(
     if !keys.is_null() {
         for (word, bytes) in WordBytes::of_words(bytes) {
             if kind != AccessKind::Read {
-                note_write_of(array, word, bytes, location);
+                note_write_of(array, word, bytes, location, false);
                 continue;
             }
             // SAFETY: there is a key for each word of the array, and the bytes are inside.
             if !is_read_enough(unsafe { *keys.add(word) }) {
-                note_read_of(array, word, bytes, location);
+                note_read_of(array, word, bytes, location, false);
             }
         }
         if kind == AccessKind::Read {
@@ -344,18 +344,33 @@ fn place(array: &'static SharedIdentity, location: &'static Location<'static>) {
 /// Enters a read into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
 pub(in super::super) fn note_read(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
-    note_read_of(array, word, WordBytes::ALL, location);
+    note_read_of(array, word, WordBytes::ALL, location, false);
+}
+
+/// Enters a read by TMA, or by tensor cores, into the shadow, for the thread that asks for it. The word is inside the array, which has keys.
+pub(in super::super) fn note_engine_read(
+    array: &'static SharedIdentity,
+    word: usize,
+    location: &'static Location<'static>,
+) {
+    note_read_of(array, word, WordBytes::ALL, location, true);
 }
 
 /// Enters a read of these bytes of a word into the shadow. The word is inside the array, which has keys.
 #[inline]
-fn note_read_of(array: &'static SharedIdentity, word: usize, bytes: WordBytes, location: &'static Location<'static>) {
+fn note_read_of(
+    array: &'static SharedIdentity,
+    word: usize,
+    bytes: WordBytes,
+    location: &'static Location<'static>,
+    by_engine: bool,
+) {
     let context = current();
     // SAFETY: the callers have checked the word, and that the running block uses the array, with keys.
     match unsafe { context.memory.shared.note_read(array, word, bytes, context.current.get(), location) } {
         Ok(Content::Written) => {}
         Ok(Content::Unwritten) => unwritten(array, bytes.in_array(word), location),
-        Err(conflict) => race(array, word, location, AccessKind::Read, conflict),
+        Err(conflict) => race(array, word, location, (AccessKind::Read, by_engine), conflict),
     }
     remote::note_own(context, array, word, bytes, AccessKind::Read, location);
 }
@@ -363,12 +378,18 @@ fn note_read_of(array: &'static SharedIdentity, word: usize, bytes: WordBytes, l
 /// Enters a write into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
 pub(in super::super) fn note_write(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
-    note_write_of(array, word, WordBytes::ALL, location);
+    note_write_of(array, word, WordBytes::ALL, location, false);
 }
 
 /// Enters a write of these bytes of a word into the shadow. The word is inside the array, which has keys.
 #[inline]
-fn note_write_of(array: &'static SharedIdentity, word: usize, bytes: WordBytes, location: &'static Location<'static>) {
+fn note_write_of(
+    array: &'static SharedIdentity,
+    word: usize,
+    bytes: WordBytes,
+    location: &'static Location<'static>,
+    by_engine: bool,
+) {
     let context = current();
     context.note_change();
     if ptr::eq(array, &DYNAMIC) {
@@ -377,7 +398,7 @@ fn note_write_of(array: &'static SharedIdentity, word: usize, bytes: WordBytes, 
     // SAFETY: as for `note_read_of`.
     let result = unsafe { context.memory.shared.note_write(array, word, bytes, context.current.get(), location) };
     if let Err(conflict) = result {
-        race(array, word, location, AccessKind::Write, conflict);
+        race(array, word, location, (AccessKind::Write, by_engine), conflict);
     }
     remote::note_own(context, array, word, bytes, AccessKind::Write, location);
 }
@@ -408,7 +429,7 @@ fn enter_atomic(array: &'static SharedIdentity, word: usize, location: &'static 
     // SAFETY: as for `note_read_of`.
     let content = match unsafe { context.memory.shared.note_atomic(array, word, context.current.get(), location) } {
         Ok(content) => content,
-        Err(conflict) => race(array, word, location, AccessKind::Atomic { scope: Scope::Device }, conflict),
+        Err(conflict) => race(array, word, location, (AccessKind::Atomic { scope: Scope::Device }, false), conflict),
     };
     let kind = AccessKind::Atomic { scope: context.atomic_scope.get() };
     remote::note_own(context, array, word, WordBytes::ALL, kind, location);
@@ -421,7 +442,25 @@ pub(in super::super) fn note_pending_write(
     word: usize,
     location: &'static Location<'static>,
 ) {
-    note_write(array, word, location);
+    note_pending_write_by(array, word, location, false);
+}
+
+/// The same for a write by TMA.
+pub(in super::super) fn note_pending_load(
+    array: &'static SharedIdentity,
+    word: usize,
+    location: &'static Location<'static>,
+) {
+    note_pending_write_by(array, word, location, true);
+}
+
+fn note_pending_write_by(
+    array: &'static SharedIdentity,
+    word: usize,
+    location: &'static Location<'static>,
+    by_engine: bool,
+) {
+    note_write_of(array, word, WordBytes::ALL, location, by_engine);
     // SAFETY: as for `note_read_of`.
     unsafe { current().memory.shared.forget_write(array, word) };
 }
@@ -470,21 +509,24 @@ pub(in super::super) fn require_no_write_since(
     }
 }
 
+/// Ends the launch because of a race. `by_engine`: the access is not by the running thread itself, but by TMA or tensor cores.
 #[cold]
 #[inline(never)]
 fn race(
     array: &SharedIdentity,
     word: usize,
     location: &'static Location<'static>,
-    access: AccessKind,
+    (access, by_engine): (AccessKind, bool),
     conflict: Conflict,
 ) -> ! {
     let context = current();
     context.require_headroom();
     let thread = asking(context, conflict.thread, conflict.location);
     let other = OtherAccess { thread, location: conflict.location.into(), access: conflict.access };
+    let words = ptr::eq(array, &DYNAMIC).then_some(word..word + 1);
+    let missing = context.missing(conflict.thread, conflict.interval, words);
     let (array, element) = (array.name(), array.index_of_byte(word * WORD + conflict.byte));
-    context.fail(location, FaultKind::Race { array, element, access, other })
+    context.fail(location, FaultKind::Race { array, element, access, by_engine, other, missing })
 }
 
 /// The byte in the dynamic shared memory where the `bytes` bytes from element `index` of a slice begin; ends the launch unless

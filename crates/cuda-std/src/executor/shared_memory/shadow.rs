@@ -175,6 +175,7 @@ impl Shadow {
 /// A conflict that the shadow has shown.
 pub(in super::super) struct Conflict {
     pub(in super::super) thread: usize,
+    pub(in super::super) interval: u64,
     pub(in super::super) location: &'static Location<'static>,
     pub(in super::super) access: AccessKind,
     /// The first byte of the word of which it is one.
@@ -550,7 +551,8 @@ impl SharedMemory {
     fn conflict(&self, other: Access, me: Stamp, access: AccessKind) -> Result<(), Conflict> {
         match other.location {
             Some(location) if self.unordered(other.stamp, me) => {
-                Err(Conflict { thread: other.stamp.thread(), location, access, byte: 0 })
+                let (thread, interval) = (other.stamp.thread(), other.stamp.interval());
+                Err(Conflict { thread, interval, location, access, byte: 0 })
             }
             _ => Ok(()),
         }

@@ -11,7 +11,7 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use super::super::context::{Context, LANES, State};
-use super::super::fault::{Fault, FaultKind, Place as FaultPlace, SharedArrayName, SourceLine};
+use super::super::fault::{Fault, FaultKind, Place as FaultPlace, SharedArrayName, SourceLine, agreeing, counted};
 use super::super::identity::SharedIdentity;
 use super::merge::{Joins, merge};
 use super::{Left, RecordedArray, RecordedBlock, Step, StepActor, StepBarrier, StepKind, StepMemory, Steps};
@@ -91,6 +91,11 @@ impl Note {
 
     pub(in super::super) fn text(self, text: impl Into<String>) -> Self {
         Self { text: text.into(), ..self }
+    }
+
+    /// What a wait for groups waits for.
+    pub(in super::super) fn until_under_way(self, latest: u64) -> Self {
+        self.text(format!("until {} {} under way", counted(latest, "group"), agreeing(latest, "is", "are")))
     }
 
     pub(in super::super) fn transfer(self, transfer: u64) -> Self {
