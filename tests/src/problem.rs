@@ -105,7 +105,7 @@ impl Problem {
     }
 
     /// The same with single elements that are too small beside their neighbours for a kernel of scaled operands: one in each 64 rows of A and each 64
-    /// columns of B. Some elements of C have no other terms than those of such elements, and one has those of two that meet.
+    /// columns of B, the first ones among them. Some elements of C have no other terms than those of such elements, and one has those of two that meet.
     pub fn with_single_tiny_elements(mut self) -> Self {
         let (rows, terms, cols) = (self.a.rows(), self.a.cols(), self.b.cols());
         // Beside each is a zero, so that a line of the other operand which has numbers at these two places alone meets nothing else.
@@ -114,13 +114,13 @@ impl Problem {
             l if l == there + 1 => 5.0,
             _ => 0.0,
         };
-        for (i, row) in (17..rows).step_by(67).enumerate() {
+        for (i, row) in (0..rows).step_by(71).enumerate() {
             let there = (3 + 67 * i) % (terms - 1);
             self.a.set(row, there, (1.0 + i as f32 / 3.0) * 1e-12);
             self.a.set(row, there + 1, 0.0);
             (0..terms).for_each(|l| self.b.set(l, 7 + i, only_there(l, there)));
         }
-        for (i, col) in (33..cols).step_by(67).enumerate() {
+        for (i, col) in (0..cols).step_by(71).enumerate() {
             let there = (5 + 71 * i) % (terms - 1);
             self.b.set(there, col, (1.0 + i as f32 / 3.0) * -1e-12);
             self.b.set(there + 1, col, 0.0);

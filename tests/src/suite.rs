@@ -101,7 +101,8 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
                 None,
                 true,
             );
-            let sizes = shape(70, 71, 200);
+            // Several in a group of lines.
+            let sizes = shape(150, 71, 200);
             add(one(move || Problem::new(sizes, layouts.padded(), 23).with_single_tiny_elements()), Some(2), true);
         }
         // Groups of lines that every thread of a block has one of: left to the fallback, or not and of several steps.

@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(report.kernels.len(), 1);
         let loads = report.kernels[0].total(CostKind::GlobalLoad);
         assert_eq!((loads.requests, loads.lanes, loads.sectors), (2, 64, 8));
-        assert!(report.to_string().contains("doubles, launched 1 times"), "{report}");
+        assert!(report.to_string().contains("doubles, launched 1 time:"), "{report}");
         let json = serde_json::to_value(&report).unwrap();
         let rows = json["kernels"][0]["rows"].as_array().unwrap();
         let total = rows.iter().find(|row| row["line"].is_null() && row["what"] == "global load").unwrap();

@@ -179,7 +179,7 @@ impl Allocations {
     /// code could have a GPU read host memory, or two threads of a kernel write to one address.
     pub(crate) fn check(&self, kernel: &dyn ErasedKernel, device: impl Fn() -> String) -> Result<(), Error> {
         // Most launches are fine, and should cost little: names are only written down for an error.
-        let mut views = ShortList::<Seen, 16>::new(Seen { start: 0, end: 0, access: ViewAccess::Read });
+        let mut views = ShortList::<Seen, 24>::new(Seen { start: 0, end: 0, access: ViewAccess::Read });
         let mut refused = None;
         {
             let live = self.lock();

@@ -141,7 +141,7 @@ unsafe fn sum_up(operand: &ToFlags<'_>, group: u64, memory: &'static Shared<[[u3
                 block += THREADS;
             }
         }
-        thread::sync_threads();
+        thread::sync_threads(); // what has been read may be written for the next group
     }
 }
 

@@ -294,7 +294,7 @@ unsafe fn pack_tiles(operand: &ToPairs<'_>, first: u64, element_by_element: u32,
         // SAFETY: the caller's promise; all threads of the block come here, for the same tiles, and a barrier is behind each.
         unsafe {
             pack_tile(operand, place, element_by_element, memory);
-            thread::sync_threads();
+            thread::sync_threads(); // what has been read may be written for the next tile
         }
         tile += u64::from(thread::grid_dim_x());
     }

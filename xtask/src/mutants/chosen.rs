@@ -550,9 +550,16 @@ pub(super) const CHOSEN: &[Mutant] = &[
     },
     Mutant {
         what: "packs operands that select",
-        file: "gpu-kernels/src/pack/pairs.rs",
-        from: "self.unfit != 0 || self.other == 0 && self.begin < self.end",
-        to: "self.unfit != 0",
+        file: "gpu-kernels/src/pack/group_flags.rs",
+        from: "self.unfit != 0 || self.exceptions > MOST || self.other == 0 && self.begin < self.end",
+        to: "self.unfit != 0 || self.exceptions > MOST",
+        kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
+    },
+    Mutant {
+        what: "adds the product of two exceptions twice",
+        file: "gpu-kernels/src/pack/exceptions.rs",
+        from: "found |= self.get(group, exception) == number;",
+        to: "found |= self.get(group, exception) == number && exception > MOST;",
         kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
     },
     Mutant {

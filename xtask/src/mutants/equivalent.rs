@@ -139,6 +139,32 @@ pub(super) const EQUIVALENT: &[Equivalent] = &[
                 the least only where every warp has such a line: then all products with the group are left to the fallback, which reads all terms.",
     },
     Equivalent {
+        file: "gpu-kernels/src/pack/pairs.rs",
+        within: "pack_tiles",
+        line: "thread::sync_threads(); // what has been read may be written for the next tile",
+        function: "sync_threads",
+        changes: &["omitted"],
+        proof: "A block has a second tile only if there are more tiles than the 2^31 - 1 blocks of a grid: of 16 KiB each, they would take 32 TiB.",
+    },
+    Equivalent {
+        file: "gpu-kernels/src/pack/pairs.rs",
+        within: "pack_tile",
+        line: "let next = warp::warp_shuffle_xor(warp::ALL_LANES, factor, TEAM, warp::LANES).0;",
+        function: "warp_shuffle_xor",
+        changes: &["lane+1"],
+        proof: "What comes of it is used by the first of each four lanes, a team, alone. Its number with the bit of `TEAM` changed is that of the first of another \
+                team, and the lane behind that is of the same team, all lanes of which have the same factor.",
+    },
+    Equivalent {
+        file: "gpu-kernels/src/pack/group_flags.rs",
+        within: "sum_up",
+        line: "thread::sync_threads(); // what has been read may be written for the next group",
+        function: "sync_threads",
+        changes: &["omitted"],
+        proof: "A block has a second group only if there are more groups than the 2^31 - 1 blocks of a grid: their factors, 256 for each, would take \
+                more than 1 TiB.",
+    },
+    Equivalent {
         file: "gpu-kernels/patterns/kernels/src/sum.rs",
         within: "sum_fp32",
         line: "done.get_unchecked(0).store(0, Relaxed, Scope::Device)",

@@ -49,7 +49,7 @@ impl<'a> TileExceptions<'a> {
     /// there.
     ///
     /// # Safety
-    /// All lanes of a warp come here, which has met since the sums were written, and meets before another lane reads one; no other warp accesses them.
+    /// All lanes of a warp come here, which has met since the sums were written; it has met again when this is over. No other warp accesses them.
     /// The tile is the one that these are of, and so many rows are at most 32.
     #[inline(always)]
     #[track_caller]

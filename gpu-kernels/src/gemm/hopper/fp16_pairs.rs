@@ -505,7 +505,6 @@ unsafe fn epilogue(
             if exceptions.any() {
                 let of_sum = |sum| whole_rows::place::<KMajor>(COLUMNS_AT_A_TIME, is_column_major, sum);
                 exceptions.add(&tile, place, whole_rows::ROWS, &memory, of_sum);
-                warp::sync_warp(warp::ALL_LANES);
             }
             whole_rows::store::<KMajor, COLUMNS_AT_A_TIME>(&tile, steps, &memory, is_column_major, place);
             part = hint::keep_rolled(part + 1);
