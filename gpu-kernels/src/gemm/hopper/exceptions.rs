@@ -15,13 +15,14 @@
 use cuda_std::prelude::*;
 
 use super::fallback::{GROUP, flags_of};
-use super::fp16_pairs::PairInfo;
 use crate::gemm::tiles::Tile;
+use crate::pack::exceptions::Exceptions;
 
 /// The exceptions of the rows and columns that a tile is one of.
 #[derive(Clone, Copy)]
 pub(super) struct TileExceptions<'a> {
-    info: [PairInfo<'a>; 2],
+    /// Those of A and of B.
+    operands: [Exceptions<'a>; 2],
     any: bool,
 }
 
@@ -32,11 +33,11 @@ impl<'a> TileExceptions<'a> {
     /// A launch has checked what goes with the operands; the tile is one of the product.
     #[inline(always)]
     #[track_caller]
-    pub(super) unsafe fn of(tile: &Tile<'_>, info: [PairInfo<'a>; 2]) -> Self {
+    pub(super) unsafe fn of(tile: &Tile<'_>, operands: [Exceptions<'a>; 2]) -> Self {
         let groups = flags_of(tile);
         // SAFETY: there is a list for each group, by the caller's promise.
-        let [of_a, of_b] = [0, 1].map(|i| unsafe { info[i].exceptions.count(groups[i]) });
-        Self { info, any: of_a | of_b != 0 }
+        let [of_a, of_b] = [0, 1].map(|i| unsafe { operands[i].count(groups[i]) });
+        Self { operands, any: of_a | of_b != 0 }
     }
 
     /// Whether there are any.
@@ -61,7 +62,7 @@ impl<'a> TileExceptions<'a> {
         memory: &SharedSlice<f32>,
         place: impl Fn([u32; 2]) -> u32,
     ) {
-        let [of_a, of_b] = self.info.map(|info| info.exceptions);
+        let [of_a, of_b] = self.operands;
         let [group_a, group_b] = flags_of(tile);
         let [first_row, first_col] = [tile.row, tile.col].map(|first| first / GROUP * GROUP);
         // SAFETY: a launch has checked that there are as many matrices as products.

@@ -484,7 +484,7 @@ unsafe fn epilogue(
         let (row, col) = (tile.row + warp * 16, tile.col + warpgroup * HALF);
         let units = units.map(|units| units.of_rows());
         let is_column_major = is_column_major(&tile.c);
-        let exceptions = TileExceptions::of(&tile, info);
+        let exceptions = TileExceptions::of(&tile, info.map(|info| info.exceptions));
         let mut part = 0;
         while part < 2 * PARTS_OF_HALF {
             let (half, part_of_half) = (part / PARTS_OF_HALF, part % PARTS_OF_HALF);

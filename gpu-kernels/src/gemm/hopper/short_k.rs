@@ -182,7 +182,8 @@ unsafe fn multiply_short(
                 while let Some(tile) = gemm.tile_by_rows(SHORT_K_TILE, block) {
                     let Tile { row, col, product, .. } = tile;
                     // (To add exceptions to sums is more than to compute so short ones again. Both are asked at once: loads take long here.)
-                    let fallback = fallback(info).contains(&tile) | TileExceptions::of(&tile, info).any();
+                    let fallback = fallback(info).contains(&tile)
+                        | TileExceptions::of(&tile, info.map(|info| info.exceptions)).any();
                     let descriptor = TileDescriptor { row, col, product, fallback };
                     producer.load_with::<KMajor, 1, ELEMENTS>(map_a, map_b, &tile, SHORT_K_TILE, &descriptor);
                     block += thread::grid_dim_x();
