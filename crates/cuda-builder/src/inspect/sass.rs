@@ -25,12 +25,7 @@ impl KernelCode {
 
     /// The opcodes with their modifiers: `LDG.E.128`.
     pub fn opcodes(&self) -> impl Iterator<Item = &str> {
-        self.instructions.iter().filter_map(|instruction| {
-            instruction
-                .split_ascii_whitespace()
-                .find(|word| !word.starts_with('@'))
-                .map(|word| word.trim_end_matches(';'))
-        })
+        self.instructions.iter().filter_map(|instruction| opcode(instruction))
     }
 
     /// The loops.
@@ -42,7 +37,7 @@ impl KernelCode {
             let Some((_, target)) = line.split_once("BRA ") else { continue };
             let name = target.trim_matches(|c: char| !(c.is_alphanumeric() || c == '.' || c == '_'));
             if let Some(start) = lines[..end].iter().position(|line| label(line, name)) {
-                let opcodes = lines[start..=end].iter().filter_map(|line| opcode(line)).collect();
+                let opcodes = lines[start..=end].iter().filter_map(|line| opcode(instruction(line)?)).collect();
                 loops.push(CodeLoop { opcodes, lines: start..=end });
             }
         }
@@ -56,10 +51,15 @@ impl KernelCode {
     }
 }
 
-/// The opcode in a line of a listing: `/*0010*/ @!P0 LDG.E R0, desc[UR6][R2.64] ;`.
-fn opcode(line: &str) -> Option<&str> {
-    let instruction = line.strip_prefix("/*")?.split_once("*/")?.1;
-    instruction.split_ascii_whitespace().find(|word| !word.starts_with('@'))
+/// The instruction in a line of a listing, which begins with its address: `/*0010*/ @!P0 LDG.E R0, desc[UR6][R2.64] ;`.
+fn instruction(line: &str) -> Option<&str> {
+    Some(line.strip_prefix("/*")?.split_once("*/")?.1)
+}
+
+/// The opcode of an instruction with its modifiers: of `@!P0 LDG.E R0, desc[UR6][R2.64] ;` it is `LDG.E`.
+fn opcode(instruction: &str) -> Option<&str> {
+    let word = instruction.split_ascii_whitespace().find(|word| !word.starts_with('@'))?;
+    Some(word.trim_end_matches(';'))
 }
 
 /// Whether an opcode is of this operation, whatever its modifiers.

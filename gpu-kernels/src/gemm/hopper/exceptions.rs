@@ -69,15 +69,8 @@ impl<'a> TileExceptions<'a> {
         let [a, b] = [of_a, of_b].map(|exceptions| unsafe { exceptions.source.at(tile.product) });
         let lane = warp::lane_id();
         let is_in_sum = |term: u32| term >= tile.k_begin && term < tile.k_end;
-        let add = |sum: [u32; 2], line_of_a: u32, line_of_b: u32, term: u32| {
-            // SAFETY: the caller's promise; both numbers are there, since their lines and the term are.
-            unsafe {
-                let at = place(sum) as usize;
-                memory.write(at, math::fma(a.at(line_of_a, term), b.at(line_of_b, term), memory.read(at)));
-            }
-        };
-        // SAFETY: the caller's promise; there are so many exceptions. For each, a lane has one sum of the row or of the column, and the warp meets before the
-        // next one.
+        // SAFETY: the caller's promise; there are so many exceptions, and their lines and terms are there. For each, a lane has one sum of the row or of the
+        // column, and the warp meets before the next one.
         unsafe {
             let counts = [of_a.count(group_a), of_b.count(group_b)];
             let mut number = 0;
@@ -91,7 +84,9 @@ impl<'a> TileExceptions<'a> {
                 let is_there =
                     down < rows && right < warp::LANES && row + down < tile.c.rows() && col + right < tile.c.cols();
                 if is_there && is_in_sum(term) && (is_of_a || !of_a.contains(group_a, [row + down - first_row, term])) {
-                    add([down, right], row + down, col + right, term);
+                    let (x, y) = (a.at(row + down, term), b.at(col + right, term));
+                    let at = place([down, right]) as usize;
+                    memory.write(at, math::fma(x, y, memory.read(at)));
                 }
                 // The next sums are those of other lanes, where a column follows a row.
                 warp::sync_warp(warp::ALL_LANES);
