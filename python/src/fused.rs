@@ -38,10 +38,10 @@ pub(crate) fn fused<'py>(
     packed_b: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let request = request(function, operands.len(), alpha, (steps, &numbers), precision, on_cpu, invariant)?;
-    compute(Given { a, b, operands: &operands, out, packed: [packed_a, packed_b] }, &request, |torch| {
+    compute(Given { a, b, operands: &operands, out, packed: [packed_a, packed_b] }, &request, |torch, audience| {
         let options = [("packed_a", packed_a), ("packed_b", packed_b)].into_py_dict(a.py())?;
         let arguments = (function, a, b, &operands, out, alpha, steps, &numbers, precision, on_cpu, invariant);
-        torch.dispatch_fused.bind(a.py()).call(arguments, Some(&options))
+        torch.fused(audience, out).bind(a.py()).call(arguments, Some(&options))
     })
 }
 

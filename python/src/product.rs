@@ -1,7 +1,7 @@
 //! One call: from operands of any kind to a result that is queued.
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{IntoPyDict, PyTuple};
 use tilewright::plan::{self, Triangle};
 use tilewright::{Precision, Wanted};
 
@@ -11,7 +11,7 @@ use crate::error::{Failure, argument};
 use crate::process::prepare;
 use crate::shape::{MOST_OPERANDS, Products, Rule, View, tuple};
 use crate::tensor::{self, Tensor, common_place};
-use crate::torch::{self, Named, Torch, check_devices, not_in_memory};
+use crate::torch::{self, Audience, Named, Torch, check_devices, not_in_memory};
 
 /// What happens to operands in the CPU's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,21 +279,24 @@ pub(crate) fn multiply<'py>(
     invariant: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let request = Request::bare(Options::parse(rule, precision, on_cpu, part, invariant)?);
-    compute(Given::two(a, b, out), &request, |torch| {
-        torch.dispatch(a, b, out, [("precision", precision), ("on_cpu", on_cpu), ("part", part)], invariant)
+    compute(Given::two(a, b, out), &request, |torch, audience| {
+        let options = [("precision", precision), ("on_cpu", on_cpu), ("part", part)].into_py_dict(a.py())?;
+        options.set_item("invariant", invariant)?;
+        torch.product(audience, out).bind(a.py()).call((a, b, out), Some(&options))
     })
 }
 
-/// Computes what is asked for: at once where nobody wants to see the call, otherwise by torch's dispatcher, which `dispatch` calls.
+/// Computes what is asked for: at once where nobody wants to see the call, otherwise as `dispatch` does for who wants to.
 pub(crate) fn compute<'py>(
     given: Given<'_, 'py>,
     request: &Request,
-    dispatch: impl FnOnce(&Torch) -> PyResult<Bound<'py, PyAny>>,
+    dispatch: impl FnOnce(&Torch, Audience) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (Given { a, b, .. }, named) = (given, given.named(request));
     let Some(torch) = Torch::of(a.py(), &named)? else { return Ok(compute_arrays(given, request)?) };
     let tensors: Vec<_> = named.iter().map(|(_, tensor)| *tensor).collect();
-    if torch.is_direct(&tensors)?
+    let audience = torch.audience(&tensors)?;
+    if audience == Audience::Nobody
         && let Some(result) = compute_in_memory(torch, given, request)?
     {
         return Ok(result);
@@ -303,7 +306,7 @@ pub(crate) fn compute<'py>(
         request.options.rule.result(&shape(a)?, &shape(b)?).map_err(argument)?;
     }
     check_devices(&named)?;
-    dispatch(torch)
+    dispatch(torch, audience)
 }
 
 /// The product of torch tensors as they are in memory: what the operator does after everything else that torch wants to do.

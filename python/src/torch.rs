@@ -5,7 +5,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{IntoPyDict, PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::dlpack::Exchange;
 use crate::engine::{PackedMemory, Place, Stream};
@@ -28,8 +28,12 @@ pub(crate) struct Torch {
     increment_version: Py<PyAny>,
     /// `tilewright._torch.dispatch`: calls the operator of products.
     dispatch: Py<PyAny>,
+    /// `tilewright._torch.differentiable`: a product that has a derivative, without torch's dispatcher.
+    differentiable: Py<PyAny>,
     /// `tilewright._fused.dispatch`: calls the operator of products with steps behind them.
-    pub(crate) dispatch_fused: Py<PyAny>,
+    dispatch_fused: Py<PyAny>,
+    /// `tilewright._fused.differentiable`: such a product that has a derivative, without torch's dispatcher.
+    differentiable_fused: Py<PyAny>,
     /// `tilewright._scale.dispatch`: calls the operator of products with diagonal matrices.
     pub(crate) dispatch_scale: Py<PyAny>,
     empty_like: Py<PyAny>,
@@ -51,6 +55,17 @@ struct Internals {
     tracing_state: Py<PyAny>,
     /// The module of forward-mode derivatives.
     forward: Py<PyAny>,
+}
+
+/// Who wants to see a call with tensors of torch before kernels run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Nobody: no derivative is wanted, no mode and no transformation is active, and the numbers are what is in memory.
+    Nobody,
+    /// Somebody who wants a derivative, and nobody else.
+    Derivative,
+    /// Others: the call has to go through torch's dispatcher.
+    Others,
 }
 
 impl Torch {
@@ -91,7 +106,9 @@ impl Torch {
             is_grad_enabled: torch.getattr("is_grad_enabled")?.unbind(),
             increment_version: torch.getattr("autograd")?.getattr("graph")?.getattr("increment_version")?.unbind(),
             dispatch: py.import("tilewright._torch")?.getattr("dispatch")?.unbind(),
+            differentiable: py.import("tilewright._torch")?.getattr("differentiable")?.unbind(),
             dispatch_fused: py.import("tilewright._fused")?.getattr("dispatch")?.unbind(),
+            differentiable_fused: py.import("tilewright._fused")?.getattr("differentiable")?.unbind(),
             dispatch_scale: py.import("tilewright._scale")?.getattr("dispatch")?.unbind(),
             empty_like: torch.getattr("empty_like")?.unbind(),
             internals: internals().ok(),
@@ -123,18 +140,17 @@ impl Torch {
         class.is(&self.tensor) || class.is(&self.parameter)
     }
 
-    /// Whether nobody wants to see a call with these tensors, so that it need not go through torch's dispatcher: no derivative
-    /// is wanted, no mode and no transformation is active, and the numbers are what is in memory.
-    pub(crate) fn is_direct(&self, tensors: &[&Bound<'_, PyAny>]) -> PyResult<bool> {
+    /// Who wants to see a call with these tensors.
+    pub(crate) fn audience(&self, tensors: &[&Bound<'_, PyAny>]) -> PyResult<Audience> {
         let py = tensors[0].py();
-        let Some(internals) = &self.internals else { return Ok(false) };
+        let Some(internals) = &self.internals else { return Ok(Audience::Others) };
         if !tensors.iter().all(|tensor| self.is_plain(tensor)) {
-            return Ok(false);
+            return Ok(Audience::Others);
         }
         let mut wants_derivative = false;
         for tensor in tensors {
             if tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
-                return Ok(false);
+                return Ok(Audience::Others);
             }
             wants_derivative |= tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
         }
@@ -143,8 +159,16 @@ impl Torch {
             || !internals.transformations.bind(py).call0()?.is_none()
             || !internals.tracing_state.bind(py).call0()?.is_none()
             || internals.forward.bind(py).getattr(intern!(py, "_current_level"))?.ge(0)?;
+        if is_watched {
+            return Ok(Audience::Others);
+        }
         let is_differentiated = wants_derivative && self.is_grad_enabled.bind(py).call0()?.is_truthy()?;
-        Ok(!is_watched && !is_differentiated)
+        Ok(if is_differentiated { Audience::Derivative } else { Audience::Nobody })
+    }
+
+    /// Whether nobody wants to see a call with these tensors, so that it need not go through torch's dispatcher.
+    pub(crate) fn is_direct(&self, tensors: &[&Bound<'_, PyAny>]) -> PyResult<bool> {
+        Ok(self.audience(tensors)? == Audience::Nobody)
     }
 
     /// Whether all tensors are in the CPU's memory.
@@ -157,18 +181,19 @@ impl Torch {
         Ok(true)
     }
 
-    /// Calls the operator with options by their names.
-    pub(crate) fn dispatch<'py>(
-        &self,
-        a: &Bound<'py, PyAny>,
-        b: &Bound<'py, PyAny>,
-        out: Option<&Bound<'py, PyAny>>,
-        options: [(&str, &str); 3],
-        invariant: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let options = options.into_py_dict(a.py())?;
-        options.set_item("invariant", invariant)?;
-        self.dispatch.bind(a.py()).call((a, b, out), Some(&options))
+    /// What computes a product where somebody wants to see it: torch's operator, or only what keeps the derivative, which takes a third of the time. (A
+    /// product that overwrites a tensor has none; the operator says so.)
+    pub(crate) fn product(&self, audience: Audience, out: Option<&Bound<'_, PyAny>>) -> &Py<PyAny> {
+        if audience == Audience::Derivative && out.is_none() { &self.differentiable } else { &self.dispatch }
+    }
+
+    /// The same for a product with steps behind it.
+    pub(crate) fn fused(&self, audience: Audience, out: Option<&Bound<'_, PyAny>>) -> &Py<PyAny> {
+        if audience == Audience::Derivative && out.is_none() {
+            &self.differentiable_fused
+        } else {
+            &self.dispatch_fused
+        }
     }
 
     /// Reads where a tensor is; none if it is on no GPU and not in the processor's memory either. The caller's reference to it

@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 from tilewright import _native
 from tilewright._errors import ArgumentError, OperandTypeError
 
-__all__ = ["check_out", "differentiate", "dispatch", "multiply", "refuse_derivative", "refuse_tangents", "traced", "write_to"]
+__all__ = ["again", "check_out", "differentiable", "differentiate", "dispatch", "multiply", "refuse_derivative", "refuse_tangents", "traced", "write_to"]
 
 _library = torch.library.Library("tilewright", "DEF")
 _OPTIONS = 'str precision="fp32", str on_cpu="refuse", str part="all", bool invariant=False'
@@ -25,6 +25,11 @@ def dispatch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, **optio
         return multiply(a, b, **options)
     torch.ops.tilewright.matmul.out(a, b, **options, out=out)
     return out
+
+
+def differentiable(a: torch.Tensor, b: torch.Tensor, out: None, **options: Any) -> torch.Tensor:
+    """The product where a derivative is wanted and nobody else looks on: what the operator would do, in less time."""
+    return _Differentiable.apply(a, b, options)
 
 
 def traced(
@@ -150,12 +155,37 @@ def _keep(
     ctx.shapes = (a.shape, b.shape)
 
 
+def again(
+    a: torch.Tensor, b: torch.Tensor, *, precision: str = "fp32", on_cpu: str = "refuse", part: str = "all", invariant: bool = False
+) -> torch.Tensor:
+    """A product of what a derivative is made of, with the operator's options: at once, unless somebody looks on here, too."""
+    return _native.multiply("matmul", a, b, None, precision, on_cpu, part, invariant)
+
+
+class _Differentiable(torch.autograd.Function):
+    """The product with its derivative, for calls that nobody else wants to see."""
+
+    @staticmethod
+    def forward(
+        ctx: torch.autograd.function.FunctionCtx, a: torch.Tensor, b: torch.Tensor, options: dict[str, Any]
+    ) -> torch.Tensor:
+        _keep(ctx, (a, b), options, a)
+        return again(a, b, **options)
+
+    @staticmethod
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, grad: torch.Tensor
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None, None]:
+        return (*differentiate(ctx, grad), None)
+
+
 def differentiate(
     ctx: torch.autograd.function.FunctionCtx, grad: torch.Tensor
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """The derivatives, as products: `dA = dC·Bᵀ` and `dB = Aᵀ·dC`, summed over what was broadcast."""
     a, b = ctx.saved_tensors
-    grad, options = _of_part(grad, ctx.options), ctx.options | {"part": "all"}
+    options: dict[str, Any] = ctx.options | {"part": "all"}
+    grad = _of_part(grad, ctx.options)
     shape_a, shape_b = ctx.shapes
     # Vectors as matrices: a of one row, b of one column.
     if len(shape_b) == 1:
@@ -166,14 +196,14 @@ def differentiate(
     if ctx.needs_input_grad[0] and b is not None:
         right = b.unsqueeze(-1) if len(shape_b) == 1 else b
         rows = shape_a if len(shape_a) > 1 else (1, *shape_a)
-        grad_a = multiply(grad, right.mT, **options).sum_to_size(rows).reshape(shape_a)
+        grad_a = again(grad, right.mT, **options).sum_to_size(rows).reshape(shape_a)
     if ctx.needs_input_grad[1] and a is not None:
         left = a.unsqueeze(0) if len(shape_a) == 1 else a
         if len(shape_b) <= 2 and left.ndim > 2:
             # One matrix b for all of a: one product with as many terms, rather than a sum of products.
             left, grad = left.flatten(0, -2), grad.flatten(0, -2)
         columns = shape_b if len(shape_b) > 1 else (*shape_b, 1)
-        grad_b = multiply(left.mT, grad, **options).sum_to_size(columns).reshape(shape_b)
+        grad_b = again(left.mT, grad, **options).sum_to_size(columns).reshape(shape_b)
     return grad_a, grad_b
 
 
