@@ -207,11 +207,12 @@ impl<const WORDS: usize, const KEYS: usize, const DOWN: usize, const WARPS: usiz
         let me = thread::thread_idx_x() as usize;
         let (warp, g, c) = (me / LANES, me % LANES / 4, me % 4);
         let of_head = shape.queries.div_ceil(Self::QUERIES as u32).max(1);
-        let (head, number) = (thread::block_idx_x() / of_head, thread::block_idx_x() % of_head);
-        if head >= shape.heads || shape.queries == 0 {
+        let heads = shape.heads.max(1);
+        // With causal attention the last queries have most to do: those of all heads begin first, so that what is left for the end is short.
+        let (head, number) = (thread::block_idx_x() % heads, thread::block_idx_x() / heads);
+        if number >= of_head || shape.heads == 0 || shape.queries == 0 {
             return; // the same for the whole block
         }
-        // With causal attention the last queries have most to do, and begin first.
         let first = (of_head - 1 - number) as usize * Self::QUERIES;
         let (queries, keys) = (shape.queries as usize, shape.keys as usize);
         let of_warp = first + warp * DOWN * ROWS;
@@ -311,7 +312,7 @@ impl<const WORDS: usize, const KEYS: usize, const DOWN: usize, const WARPS: usiz
             hint::pin(&mut ids);
         }
         let [block, me] = ids;
-        let (head, number, me) = (block / of_head, block % of_head, me as usize);
+        let (head, number, me) = (block % heads, block / heads, me as usize);
         let of_warp = (of_head - 1 - number) as usize * Self::QUERIES + me / LANES * DOWN * ROWS;
         let (g, c) = (me % LANES / 4, me % 4);
         for i in 0..DOWN {

@@ -151,6 +151,18 @@ impl Term {
         Self { row: k / channels / taps, col: k / channels % taps, channel: k % channels }
     }
 
+    /// That of the next term.
+    #[inline(always)]
+    fn next(self, conv: &Convolution) -> Self {
+        let ends_tap = self.channel + 1 == conv.channels;
+        let ends_row = ends_tap && self.col + 1 == conv.taps_across;
+        Self {
+            row: self.row + u32::from(ends_row),
+            col: if ends_row { 0 } else { self.col + u32::from(ends_tap) },
+            channel: if ends_tap { 0 } else { self.channel + 1 },
+        }
+    }
+
     /// That of so many terms further.
     #[inline(always)]
     fn plus(mut self, conv: &Convolution, terms: u32) -> Self {
@@ -430,7 +442,7 @@ impl<'a, S: Scheme> Source<'a, S> for Pieces<'a, S> {
     }
 }
 
-/// Element by element, for any number of channels.
+/// Element by element, for any number of channels: words by asynchronous copies, smaller elements through registers.
 struct Elements<'a, S: Scheme> {
     x: GlobalSlice<'a, S::Element>,
     w: GlobalSlice<'a, S::Element>,
@@ -440,7 +452,7 @@ struct Elements<'a, S: Scheme> {
 }
 
 impl<'a, S: Scheme> Source<'a, S> for Elements<'a, S> {
-    const ASYNC: bool = false;
+    const ASYNC: bool = S::PER_WORD == 1;
     const UNIT: u32 = 1;
 
     #[inline(always)]
@@ -458,54 +470,119 @@ impl<'a, S: Scheme> Source<'a, S> for Elements<'a, S> {
     #[inline(always)]
     #[track_caller]
     unsafe fn copy_next(&mut self, conv: &Convolution, shared: &SharedSlice<u32>, stage: Stage) {
-        let (lines, first) = own_lines(this_thread());
-        let mut i = 0;
-        while i < PIECE {
-            let mut words = [[0u32; 2]; 2];
-            for part in 0..S::PER_WORD {
-                let k = self.k + i * S::PER_WORD + part;
-                for half in 0..2 {
-                    let [of_x, of_w] = self.elements(conv, k, lines[half]);
-                    words[half] =
-                        [with_part::<S>(words[half][0], part, of_x), with_part::<S>(words[half][1], part, of_w)];
-                }
-            }
-            for half in 0..2 {
-                let [of_x, of_w] = words[half];
-                // SAFETY: the words of the stage are this thread's own.
-                unsafe {
-                    shared.write(stage.of_a(lines[half], first + i), of_x);
-                    shared.write(stage.of_b(lines[half], first + i), of_w);
-                }
-            }
-            i = hint::keep_rolled(i + 1);
+        let ([mut line, _], word) = own_lines(this_thread());
+        let first = Term::new(conv, self.k);
+        // One of both lines after the other: as code for both, this would not be part of the main loop.
+        while line < LINES {
+            // SAFETY: the caller's promise: the words are this thread's own.
+            unsafe { self.copy_line(conv, shared, first, line, [stage.of_a(line, word), stage.of_b(line, word)]) };
+            line = hint::keep_rolled(line + LINES / 2);
         }
         self.k += WORDS * S::PER_WORD;
     }
 }
 
 impl<S: Scheme> Elements<'_, S> {
-    /// Term `k` of this thread's pixel and filter, or zeros.
+    /// Copies a piece of a pixel and one of a filter, from a term on, to places in shared memory.
+    ///
+    /// # Safety
+    /// As for [`Source::copy_next`]; the places are this thread's own.
     #[inline(always)]
     #[track_caller]
-    fn elements(&self, conv: &Convolution, k: u32, line: u32) -> [S::Element; 2] {
-        let (terms, term, zero) = (conv.terms(), Term::new(conv, k), S::from_f32(0.0));
-        if k >= terms {
-            return [zero; 2];
-        }
-        // SAFETY: kept before the first barrier.
-        let of_x = match unsafe { Pixel::kept(self.pixels, 1, line) }.at(conv, term.distance(conv), term.channel) {
-            // SAFETY: inside of the image.
-            Some(place) => unsafe { self.x.get_unchecked(place as usize) },
-            None => zero,
+    unsafe fn copy_line(&self, conv: &Convolution, shared: &SharedSlice<u32>, term: Term, line: u32, to: [usize; 2]) {
+        let (filter, terms) = (self.tile.filter + line, conv.terms());
+        let mut walk = Walk {
+            // SAFETY: kept before the first barrier.
+            pixel: unsafe { Pixel::kept(self.pixels, 1, line) },
+            term,
+            k: self.k,
+            terms: [terms, if filter < conv.filters { terms } else { 0 }],
+            filter: (self.tile.group * conv.filters + filter) as usize * terms as usize,
         };
-        let filter = self.tile.filter + line;
-        if filter >= conv.filters {
-            return [of_x, zero];
+        if Self::ASYNC {
+            for i in 0..PIECE as usize {
+                let [x, w] = walk.next(conv);
+                // SAFETY: elements are words; inside of the image, and of a filter that is there, or nothing is read.
+                unsafe {
+                    copy_word::<S>(shared, to[0] + i, self.x, x);
+                    copy_word::<S>(shared, to[1] + i, self.w, w);
+                }
+            }
+        } else {
+            // All are loaded before one is written.
+            let words: [[u32; 2]; PIECE as usize] = core::array::from_fn(|_| {
+                let mut word = [0; 2];
+                for part in 0..S::PER_WORD {
+                    let [x, w] = walk.next(conv);
+                    // SAFETY: likewise.
+                    let [x, w] = unsafe { [element::<S>(self.x, x), element::<S>(self.w, w)] };
+                    word = [with_part::<S>(word[0], part, x), with_part::<S>(word[1], part, w)];
+                }
+                word
+            });
+            for i in 0..PIECE as usize {
+                // SAFETY: the words of the stage are this thread's own.
+                unsafe {
+                    shared.write(to[0] + i, words[i][0]);
+                    shared.write(to[1] + i, words[i][1]);
+                }
+            }
         }
-        let filter = self.tile.group * conv.filters + filter;
-        // SAFETY: the filter is there, and has so many terms.
-        [of_x, unsafe { self.w.get_unchecked(filter as usize * terms as usize + k as usize) }]
+    }
+}
+
+/// Term by term, where a pixel and a filter have their elements.
+struct Walk {
+    pixel: Pixel,
+    term: Term,
+    k: u32,
+    /// How many terms the pixel has, and the filter: none if it is not there.
+    terms: [u32; 2],
+    /// Where the filter begins.
+    filter: usize,
+}
+
+impl Walk {
+    /// The places in x and in w, unless what is there is zero, and one term further.
+    #[inline(always)]
+    fn next(&mut self, conv: &Convolution) -> [Option<usize>; 2] {
+        let (k, term) = (self.k, self.term);
+        (self.k, self.term) = (k + 1, term.next(conv));
+        let x = if k < self.terms[0] { self.pixel.at(conv, term.distance(conv), term.channel) } else { None };
+        [x.map(|place| place as usize), (k < self.terms[1]).then_some(self.filter + k as usize)]
+    }
+}
+
+/// Copies the word at a place, or zero where there is none.
+///
+/// # Safety
+/// Elements are words, and the place is inside; for the rest, as for [`copy_async`].
+#[inline(always)]
+#[track_caller]
+unsafe fn copy_word<S: Scheme>(
+    shared: &SharedSlice<u32>,
+    to: usize,
+    from: GlobalSlice<'_, S::Element>,
+    place: Option<usize>,
+) {
+    // SAFETY: the caller's promise: the same memory.
+    unsafe {
+        let words: GlobalSlice<'_, u32> = GlobalSlice::from_raw_parts(from.as_ptr().cast(), from.len());
+        copy_async::<1, _>(shared, to, &words, place.unwrap_or(0), u32::from(place.is_some()));
+    }
+}
+
+/// The element at a place, or zero where there is none.
+///
+/// # Safety
+/// The place is inside.
+#[inline(always)]
+#[track_caller]
+unsafe fn element<S: Scheme>(from: GlobalSlice<'_, S::Element>, place: Option<usize>) -> S::Element {
+    match place {
+        // SAFETY: the caller's promise.
+        Some(place) => unsafe { from.get_unchecked(place) },
+        None => S::from_f32(0.0),
     }
 }
 
