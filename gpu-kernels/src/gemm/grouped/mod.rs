@@ -71,8 +71,8 @@ const MATRICES: [u64; 3] = [0, 4, 8];
 /// Where m and, in the upper half, n are.
 const ROWS_AND_COLS: u64 = 12;
 
-/// Where k is.
-const K: u64 = 13;
+/// Where k is: behind them.
+const K: u64 = ROWS_AND_COLS + 1;
 
 /// The bits of [`GroupedGemm::contiguous`]: whether neighbours in memory are neighbours in a row, or in a column, of every A and every B.
 #[cfg(not(target_arch = "nvptx64"))]
@@ -97,7 +97,7 @@ mod contiguous {
 
 /// A group of products, of whose tiles every block computes one, or several: the argument of every grouped kernel.
 ///
-/// Invariant, which [`Group::gemm`] and [`RowGroups::gemm`] establish and kernels rely on: the table holds the ends of the tiles of
+/// Invariant, which [`Group::gemm`] and [`RowGroups::gemm`] establish and kernels rely on: the table, at a multiple of 16 bytes, holds the ends of the tiles of
 /// `products` products, in ascending order, the last of which is at most `tiles`, and behind them the products. Each names memory that is borrowed for `'a`, has an A of
 /// m×k, a B of k×n and a C of m×n in it, and no element of any C is one of another matrix.
 #[repr(C)]
@@ -186,16 +186,16 @@ impl<'a> GroupedGemm<'a> {
         (low, first)
     }
 
-    /// A word of a product.
+    /// Two neighbouring words of a product, by one load.
     ///
     /// # Safety
-    /// There is such a product, and `word < WORDS`.
+    /// There is such a product, and `word < WORDS` is even.
     #[inline(always)]
     #[track_caller]
-    unsafe fn word(&self, product: u32, word: u64) -> u64 {
+    unsafe fn words(&self, product: u32, word: u64) -> [u64; 2] {
         let place = first_word(self.products) + u64::from(product) * WORDS + word;
-        // SAFETY: inside the table, as the invariant has it.
-        unsafe { self.table.get_unchecked(place as usize) }
+        // SAFETY: inside the table, and at a multiple of 16 bytes, as the invariant has it.
+        unsafe { self.table.get_vector_unchecked(place as usize) }
     }
 
     /// The memory of an operand, and its strides.
@@ -211,9 +211,9 @@ impl<'a> GroupedGemm<'a> {
         // have a mutable view of what is borrowed. The extents and strides are those of the matrix that the view was made for,
         // all of whose elements are inside.
         unsafe {
-            let address = ptr::with_exposed_provenance(self.word(product, first) as usize);
-            let data = GlobalSlice::from_raw_parts(address, self.word(product, first + 1) as usize);
-            Matrix::from_parts(data, extents, [self.word(product, first + 2), self.word(product, first + 3)])
+            let [address, len] = self.words(product, first);
+            let data = GlobalSlice::from_raw_parts(ptr::with_exposed_provenance(address as usize), len as usize);
+            Matrix::from_parts(data, extents, self.words(product, first + 2))
         }
     }
 
@@ -226,8 +226,8 @@ impl<'a> GroupedGemm<'a> {
     unsafe fn operands(&self, product: u32) -> [Matrix<'a>; 2] {
         // SAFETY: the caller's promise.
         unsafe {
-            let extents = self.word(product, ROWS_AND_COLS);
-            let (m, n, k) = (extents as u32, (extents >> 32) as u32, self.word(product, K) as u32);
+            let [extents, k] = self.words(product, ROWS_AND_COLS);
+            let (m, n, k) = (extents as u32, (extents >> 32) as u32, k as u32);
             let [of_a, of_b, _] = MATRICES;
             [self.operand(product, of_a, [m, k]), self.operand(product, of_b, [k, n])]
         }
@@ -264,9 +264,9 @@ impl<'a> GroupedGemm<'a> {
             let operands = self.operands(product);
             let (m, n, k) = (operands[0].rows(), operands[1].cols(), operands[0].cols());
             let [_, _, of_c] = MATRICES;
-            let address = ptr::with_exposed_provenance_mut(self.word(product, of_c) as usize);
-            let data = GlobalSliceMut::from_raw_parts(address, self.word(product, of_c + 1) as usize);
-            let strides = [self.word(product, of_c + 2), self.word(product, of_c + 3)];
+            let [address, len] = self.words(product, of_c);
+            let data = GlobalSliceMut::from_raw_parts(ptr::with_exposed_provenance_mut(address as usize), len as usize);
+            let strides = self.words(product, of_c + 2);
             let c = MatrixMut::from_parts(data, [m, n], strides);
             let (row, col) = place(tile - first, m.div_ceil(shape.m), n.div_ceil(shape.n));
             let (row, col) = (row * shape.m, col * shape.n);

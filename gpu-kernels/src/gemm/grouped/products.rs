@@ -224,7 +224,8 @@ impl<'a> Group<'a> {
     /// `C = α·A·B + β·C` for each product, by a kernel that reads the table.
     ///
     /// # Safety
-    /// Wherever a kernel with this argument runs, `table` holds [`Group::words`], and the memory of every matrix is that device's.
+    /// Wherever a kernel with this argument runs, `table`, which begins at a multiple of 16 bytes, holds [`Group::words`], and the memory of every matrix
+    /// is that device's.
     pub unsafe fn gemm<'t>(&self, alpha: f32, table: GlobalSlice<'t, u64>, beta: f32) -> GroupedGemm<'t>
     where
         'a: 't,

@@ -100,7 +100,7 @@ impl<'a> RowGroups<'a> {
     ///
     /// # Safety
     /// Wherever a kernel with this argument runs, [`grouped_row_table`] has run before with `self` and the memory that `table` is a
-    /// view of, and nothing else has written to it since.
+    /// view of, at a multiple of 16 bytes, and nothing else has written to it since.
     pub unsafe fn gemm<'t>(&self, alpha: f32, table: GlobalSlice<'t, u64>, beta: f32) -> GroupedGemm<'t>
     where
         'a: 't,
