@@ -13,6 +13,9 @@
 //! the end. Tiles are small, so that there are enough of them for all multiprocessors; since warps divide k among themselves, nothing is loaded
 //! twice by a block.
 //!
+//! Where there are more tiles than multiprocessors have warps for, as in batches, nothing is gained by dividing k: the kernels called `k16` have a warp for
+//! each tile, and many of those on a multiprocessor, each at its own pace.
+//!
 //! | | lane 4g + q loads | of lines i = 0 … 3 (rows of A, columns of B) |
 //! |---|---|---|
 //! | k are neighbours | a vector of k = 4q … 4q + 3 of each line | g + 8i |
@@ -23,7 +26,7 @@
 //!
 //! Operands that cannot be decomposed are noticed as in [`mma`](super::mma), and the tile is then computed again in plain fp32.
 //!
-//! Two blocks on a multiprocessor, four of 4 warps; any device from sm_80 on.
+//! Two blocks on a multiprocessor, four of 4 warps, 16 or more of one; any device from sm_80 on.
 
 use blocks::block_or::BlockOr;
 use blocks::epilogue::takes_vectors_of;
@@ -45,6 +48,10 @@ pub const TILE_16: TileShape = square(16, 256);
 pub const TILE_32: TileShape = square(32, 256);
 /// A tile of 32×32, by 4 warps.
 pub const TILE_32_K64: TileShape = square(32, 128);
+/// A tile of 16×16, by a warp alone.
+pub const TILE_16_K16: TileShape = square(16, 32);
+/// A tile of 32×32, by a warp alone.
+pub const TILE_32_K16: TileShape = square(32, 32);
 
 /// A tile whose sides are as long, and what so many threads load of it at a time.
 const fn square(side: u32, threads: u32) -> TileShape {
@@ -397,4 +404,8 @@ kernels! {
         "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, whose k 8 warps divide among themselves.";
     gemm_sliced_32x32_k64_fp32_3xtf32 128 4 4 2 TILE_32_K64
         "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, whose k 4 warps divide among themselves.";
+    gemm_sliced_16x16_k16_fp32_3xtf32 32 24 2 1 TILE_16_K16
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 16×16, each of a warp.";
+    gemm_sliced_32x32_k16_fp32_3xtf32 32 16 4 2 TILE_32_K16
+        "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, each of a warp.";
 }

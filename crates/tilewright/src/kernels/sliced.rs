@@ -43,7 +43,7 @@ const fn sliced(tile: TileShape, warps: u32, performance: Performance) -> Common
 macro_rules! sliced_kernels {
     ($($kernel:ident $tile:ident $warps:literal $performance:expr;)*) => {
         /// Tiles of 16×16 and 32×32.
-        pub static SLICED: [KernelInfo; 3] = [$(
+        pub static SLICED: [KernelInfo; 5] = [$(
             KernelInfo {
                 divides_sums: true,
                 ..sliced($tile, $warps, $performance).of_any_layout(
@@ -59,4 +59,6 @@ sliced_kernels! {
     gemm_sliced_16x16_fp32_3xtf32 TILE_16 8 Performance::new(2, 0.133).block(0.88).unaligned(1.1);
     gemm_sliced_32x32_fp32_3xtf32 TILE_32 8 Performance::new(2, 0.255).block(1.1).unaligned(1.15);
     gemm_sliced_32x32_k64_fp32_3xtf32 TILE_32_K64 4 Performance::new(4, 0.255).block(0.8);
+    gemm_sliced_16x16_k16_fp32_3xtf32 TILE_16_K16 1 Performance::new(24, 0.15).block(1.45).unaligned(1.1);
+    gemm_sliced_32x32_k16_fp32_3xtf32 TILE_32_K16 1 Performance::new(16, 0.255).block(2.2).unaligned(1.07);
 }
