@@ -181,7 +181,7 @@ impl Torch {
         Ok(true)
     }
 
-    /// What computes a product where somebody wants to see it: torch's operator, or only what keeps the derivative, which takes a third of the time. (A
+    /// What computes a product where somebody wants to see it: torch's operator, or only what keeps the derivative, which takes less time. (A
     /// product that overwrites a tensor has none; the operator says so.)
     pub(crate) fn product(&self, audience: Audience, out: Option<&Bound<'_, PyAny>>) -> &Py<PyAny> {
         if audience == Audience::Derivative && out.is_none() { &self.differentiable } else { &self.dispatch }
