@@ -21,7 +21,10 @@ pub fn rsqrt(x: f32) -> f32 {
     core::hint::cold_path();
     let scaled = x * UP;
     let of_subnormal = rsqrt_from(scaled, fast::rsqrt_of_normal(scaled)) * ROOT_OF_UP;
-    with_gpu_nan(if x > 0.0 && x < f32::INFINITY { of_subnormal } else { 1.0 / sqrt(x) })
+    let of_zero = f32::from_bits(x.to_bits() & super::SIGN | super::INFINITY);
+    let special = if x == 0.0 { of_zero } else { NAN };
+    let special = if x == f32::INFINITY { 0.0 } else { special };
+    if x > 0.0 && x < f32::INFINITY { of_subnormal } else { special }
 }
 
 /// One over the square root of a normal number, from a number near it.
