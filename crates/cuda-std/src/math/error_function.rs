@@ -1,7 +1,7 @@
 //! The error function and its relatives.
 
 use super::exponential::{exp_pair, exp2_near_zero};
-use super::{Pair, fma, nearest, scale, with_gpu_nan, with_sign};
+use super::{Pair, fma, nearest, reciprocal, scale, with_gpu_nan, with_sign};
 
 /// The error function, 2/√π·∫₀ˣ e^(−t²) dt, off by at most 1.2 units in the last place.
 ///
@@ -44,7 +44,7 @@ pub fn erfc(x: f32) -> f32 {
     let a = if a > 10.1 { 10.1 } else { a };
     // One division for two: of the product of the divisors.
     let (first, second) = (a + 2.0, fma(2.0, a, 1.0));
-    let of_both = 1.0 / (first * second);
+    let of_both = reciprocal(first * second);
     let inverse = of_both * first;
     // What 1/(1 + 2a) still lacks, in parts of itself, with what 1 + 2a has lost.
     let lack = fma(-inverse, fma(2.0, a, 1.0 - second), fma(-inverse, second, 1.0));

@@ -1,65 +1,105 @@
 //! Powers of e, 2 and 10.
 
-use super::{Pair, fma, nearest, scale, with_gpu_nan};
+use super::{Pair, add_to_exponent, fma, nearest, nearest_bits, scale_bits, with_gpu_nan};
 
 /// ln 2 in two parts: the first has so few bits that its products with integers of 8 bits, and what they leave of x, are exact.
 const LN_2_HIGH: f32 = f32::from_bits(0x3F31_7200);
 const LN_2_LOW: f32 = 1.428_606_8e-6;
 
-/// eˣ, off by at most 0.88 units in the last place.
+/// eˣ, off by at most 1.88 units in the last place.
 ///
 /// e⁰ is 1, e^−∞ is 0, e^∞ is ∞, that of NaN is NaN. Above 88.722832 the result is ∞, below −87.33654 it is subnormal, and from
 /// −103.972084 down it is 0.
 ///
-/// With n the integer nearest to x/ln 2 and r = x − n·ln 2, eˣ = 2ⁿ·eʳ, |r| ≤ 0.347.
+/// With n the integer nearest to x/ln 2 and r = x − n·ln 2, eˣ = 2ⁿ·eʳ, |r| ≤ 0.347. Up to ±87 n is added to the exponent of eʳ.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
+    let (power, n) = exp_parts(x);
+    let result = add_to_exponent(power, n);
+    // Not true of a NaN.
+    if x.abs() <= 87.0 { result } else { exp_of_any(x) }
+}
+
+/// [`exp`] of numbers that are large, or none.
+#[inline(always)]
+fn exp_of_any(x: f32) -> f32 {
+    core::hint::cold_path();
     // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
-
-    let Reduced { r, rest, n } = reduce(x);
-    with_gpu_nan(scale(1.0 + (r + minus_one_and_r(r, rest)), n))
+    let (power, n) = exp_parts(x);
+    with_gpu_nan(scale_bits(power, n))
 }
 
-/// 2ˣ, off by at most 0.87 units in the last place; exact for integers.
+/// eˣ = 2ⁿ·power, for x between −104 and 89; the last bits of n. Of other numbers: anything.
+#[inline(always)]
+fn exp_parts(x: f32) -> (f32, u32) {
+    let (r, n) = reduce_to_bits(x);
+    // (eʳ − 1)/r. The coefficients were then varied for the least error of what is rounded.
+    let p = fma(r, 0.008_265_559, 0.041_901_868);
+    let p = fma(r, p, 0.166_681_42);
+    let p = fma(r, p, 0.499_991_06);
+    let p = fma(r, p, 0.999_999_46);
+    (fma(r, p, 1.0), n)
+}
+
+/// 2ˣ, off by at most 0.88 units in the last place; exact for integers.
 ///
 /// 2^−∞ is 0, 2^∞ is ∞, that of NaN is NaN. From 128 on the result is ∞, up to −150 it is 0; below −126 it is subnormal.
 ///
-/// With n the integer nearest to x and r = x − n, which is exact, 2ˣ = 2ⁿ·2ʳ, |r| ≤ 1/2.
+/// With n the integer nearest to x and r = x − n, which is exact, 2ˣ = 2ⁿ·2ʳ, |r| ≤ 1/2. No branch: kernels that compute many at once
+/// have them side by side.
 #[inline(always)]
 pub fn exp2(x: f32) -> f32 {
     // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
     let x = if x > 129.0 { 129.0 } else { x };
     let x = if x < -151.0 { -151.0 } else { x };
 
-    let (n, bits) = nearest(x, 1.0);
-    with_gpu_nan(scale(exp2_near_zero(x - n), bits))
+    let (n, bits) = nearest_bits(x, 1.0);
+    with_gpu_nan(scale_bits(exp2_near_zero(x - n), bits))
 }
 
-/// 10ˣ, off by at most 0.98 units in the last place; exact for integers from 0 to 10.
+/// 10ˣ, off by at most 1.01 units in the last place; exact for integers from 0 to 10.
 ///
 /// 10^−∞ is 0, 10^∞ is ∞, that of NaN is NaN. Above 38.531837 the result is ∞, below −37.92978 it is subnormal, and from −45.154503
 /// down it is 0.
 ///
-/// With n the integer nearest to x·log₂ 10 and r = (x − n·log₁₀ 2)·ln 10, 10ˣ = 2ⁿ·eʳ, |r| ≤ 0.347; r has the bits of two numbers.
+/// With n the integer nearest to x·log₂ 10 and r = x − n·log₁₀ 2, 10ˣ = 2ⁿ·10ʳ, |r| ≤ 0.151. Up to ±37.5 n is added to the exponent
+/// of 10ʳ.
 #[inline(always)]
 pub fn exp10(x: f32) -> f32 {
-    // As for ln 2.
-    const LOG10_2_HIGH: f32 = f32::from_bits(0x3E9A_2000);
-    const LOG10_2_LOW: f32 = 4.605_039e-6;
-    const LN_10_LOW: f32 = -3.197_543_6e-8;
+    let (power, n) = exp10_parts(x);
+    let result = add_to_exponent(power, n);
+    // Not true of a NaN.
+    if x.abs() <= 37.5 { result } else { exp10_of_any(x) }
+}
+
+/// [`exp10`] of numbers that are large, or none.
+#[inline(always)]
+fn exp10_of_any(x: f32) -> f32 {
+    core::hint::cold_path();
     // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
     let x = if x > 39.0 { 39.0 } else { x };
     let x = if x < -46.0 { -46.0 } else { x };
+    let (power, n) = exp10_parts(x);
+    with_gpu_nan(scale_bits(power, n))
+}
 
-    let (n, bits) = nearest(x, core::f32::consts::LOG2_10);
-    let reduced = fma(n, -LOG10_2_HIGH, x);
-    let t = fma(n, -LOG10_2_LOW, reduced);
-    let rest = fma(n, -LOG10_2_LOW, reduced - t);
-    let r = Pair::product(t, core::f32::consts::LN_10);
-    let rest = fma(rest, core::f32::consts::LN_10, fma(t, LN_10_LOW, r.low));
-    with_gpu_nan(scale(1.0 + (r.high + minus_one_and_r(r.high, rest)), bits))
+/// 10ˣ = 2ⁿ·power, for x between −46 and 39; the last bits of n. Of other numbers: anything.
+#[inline(always)]
+fn exp10_parts(x: f32) -> (f32, u32) {
+    // As for ln 2.
+    const LOG10_2_HIGH: f32 = f32::from_bits(0x3E9A_2000);
+    const LOG10_2_LOW: f32 = 4.605_039e-6;
+    let (n, bits) = nearest_bits(x, core::f32::consts::LOG2_10);
+    let r = fma(n, -LOG10_2_LOW, fma(n, -LOG10_2_HIGH, x));
+    // (10ʳ − 1)/r
+    let p = fma(r, 0.206_166_48, 0.541_826_4);
+    let p = fma(r, p, 1.171_295_2);
+    let p = fma(r, p, 2.034_656);
+    let p = fma(r, p, 2.650_948_8);
+    let p = fma(r, p, core::f32::consts::LN_10);
+    (fma(r, p, 1.0), bits)
 }
 
 /// eˣ − 1, without the loss that the subtraction has where x is small; off by at most 0.95 units in the last place.
@@ -119,6 +159,25 @@ pub(super) fn reduce(x: f32) -> Reduced {
     Reduced { r, rest, n: bits }
 }
 
+/// x = n·ln 2 + r, |r| ≤ 0.347, for x between −104 and 90; the last bits of n.
+#[inline(always)]
+pub(super) fn reduce_to_bits(x: f32) -> (f32, u32) {
+    let (n, bits) = nearest_bits(x, core::f32::consts::LOG2_E);
+    (fma(n, -LN_2_LOW, fma(n, -LN_2_HIGH, x)), bits)
+}
+
+/// eʳ for |r| ≤ 0.347.
+#[inline(always)]
+pub(super) fn exp_near_zero(r: f32) -> f32 {
+    // (eʳ − 1)/r
+    let p = fma(r, 0.001_383_832_4, 0.008_369_165_5);
+    let p = fma(r, p, 0.041_668_102);
+    let p = fma(r, p, 0.166_665_17);
+    let p = fma(r, p, 0.499_999_94);
+    let p = fma(r, p, 1.0);
+    fma(r, p, 1.0)
+}
+
 /// e^(r + rest) − 1 − r, for |r| ≤ 0.347.
 #[inline(always)]
 pub(super) fn minus_one_and_r(r: f32, rest: f32) -> f32 {
@@ -144,11 +203,10 @@ pub(super) fn exp_pair(x: f32, rest: f32) -> (Pair, i32) {
 #[inline(always)]
 pub(super) fn exp2_near_zero(r: f32) -> f32 {
     // (2ʳ − 1)/r
-    let p = fma(r, 0.000_015_196_133, 0.000_154_667_56);
-    let p = fma(r, p, 0.001_333_393_5);
-    let p = fma(r, p, 0.009_618_038);
-    let p = fma(r, p, 0.055_504_102);
-    let p = fma(r, p, 0.240_226_5);
+    let p = fma(r, 0.000_153_285_96, 0.001_339_098_8);
+    let p = fma(r, p, 0.009_618_501);
+    let p = fma(r, p, 0.055_503_596);
+    let p = fma(r, p, 0.240_226_48);
     let p = fma(r, p, core::f32::consts::LN_2);
     fma(r, p, 1.0)
 }

@@ -145,9 +145,15 @@ approximation! {
 }
 
 approximation! {
-    /// One over the square root of a normal number, off by three units in the last place at most: without the instructions that subnormal
+    /// One over the square root of a normal number, within 2⁻²²·⁹ of it: without the instructions that subnormal
     /// numbers take.
     pub(super) rsqrt_of_normal, "rsqrt.approx.ftz.f32 {result}, {x};", (x), 1.0 / super::sqrt(x)
+}
+
+approximation! {
+    /// One over a normal number whose inverse is normal, off by one unit in the last place: without the instructions that subnormal
+    /// numbers take.
+    pub(super) rcp_of_normal, "rcp.approx.ftz.f32 {result}, {x};", (x), 1.0 / x
 }
 
 approximation! {

@@ -6,18 +6,18 @@
 //!
 //! | function | largest error found | CUDA's maximum | made of |
 //! |---|---|---|---|
-//! | [`exp`] | 0.876 | 2 | Cody–Waite reduction, polynomial of degree 6 |
-//! | [`exp2`] | 0.868 | 2 | exact reduction, polynomial of degree 7 |
-//! | [`exp10`] | 0.972 | 2 | Cody–Waite reduction to eʳ, the polynomial of `exp` |
+//! | [`exp`] | 1.870 | 2 | Cody–Waite reduction, polynomial of degree 5 |
+//! | [`exp2`] | 0.879 | 2 | exact reduction, polynomial of degree 6 |
+//! | [`exp10`] | 1.004 | 2 | Cody–Waite reduction, polynomial of degree 6 |
 //! | [`expm1`] | 0.944 | 1 | Cody–Waite reduction, polynomial of degree 7 |
-//! | [`log`] | 0.818 | 1 | exponent and polynomial of degree 11, sums with remainders |
-//! | [`log2`] | 0.911 | 1 | as `log` |
-//! | [`log10`] | 1.116 | 2 | as `log` |
-//! | [`log1p`] | 0.900 | 1 | as `log`, with what the addition loses |
+//! | [`log`] | 0.883 | 1 | exponent and polynomial of degree 10, sums with remainders |
+//! | [`log2`] | 0.911 | 1 | as `log`, polynomial of degree 11 |
+//! | [`log10`] | 1.116 | 2 | as `log2` |
+//! | [`log1p`] | 0.930 | 1 | as `log`, with what the addition loses |
 //! | [`sqrt`] | 0.5: correctly rounded | 0.5 | one operation |
-//! | [`rsqrt`] | 0.5: correctly rounded | 2 | an approximation, Newton’s and Householder’s methods |
-//! | [`cbrt`] | 0.536 | 1 | a guess from the exponent, Householder’s and Newton’s methods |
-//! | [`rcbrt`] | 0.507 | 1 | as `cbrt` |
+//! | [`rsqrt`] | 0.5: correctly rounded | 2 | an approximation, Householder’s method |
+//! | [`cbrt`] | 0.735 | 1 | a guess from the exponent, polynomial of degree 3, Newton’s method |
+//! | [`rcbrt`] | 0.829 | 1 | as `cbrt` |
 //! | [`sin`] | 0.884 | 2 | Cody–Waite or Payne–Hanek reduction, polynomial of degree 7 |
 //! | [`cos`] | 0.883 | 2 | the same, polynomial of degree 8 |
 //! | [`tan`] | 1.264 | 4 | the same, polynomial of degree 15, a division |
@@ -25,17 +25,17 @@
 //! | [`cospi`] | 0.875 | 1 | exact reduction, polynomial of degree 8 |
 //! | [`asin`] | 1.184 | 2 | polynomial of degree 11, a square root |
 //! | [`acos`] | 1.140 | 2 | as `asin` |
-//! | [`atan`] | 1.205 | 2 | a division, polynomial of degree 19 |
-//! | [`sinh`] | 0.730 | 3 | polynomial of degree 9, or eˣ in two parts and a division |
-//! | [`cosh`] | 0.685 | 2 | eˣ in two parts, a division |
-//! | [`tanh`] | 1.423 | 2 | polynomial of degree 11, or eˣ and a division |
+//! | [`atan`] | 1.380 | 2 | a reciprocal, polynomial of degree 17 |
+//! | [`sinh`] | 1.620 | 3 | polynomial of degree 9, or eˣ and a reciprocal |
+//! | [`cosh`] | 1.346 | 2 | eˣ, a reciprocal |
+//! | [`tanh`] | 1.583 | 2 | polynomial of degree 11, or e²ˣ and a reciprocal |
 //! | [`asinh`] | 2.356 | 3 | polynomial of degree 11, or a square root and `log` |
 //! | [`acosh`] | 1.899 | 4 | a square root and `log` |
-//! | [`atanh`] | 0.929 | 3 | polynomial of degree 13, or a division and `log1p` |
+//! | [`atanh`] | 0.932 | 3 | polynomial of degree 13, or a division and `log1p` |
 //! | [`erf`] | 1.139 | 2 | polynomial of degree 15, or 1 − 2ᵖ with one of degree 6 |
-//! | [`erfc`] | 2.420 | 4 | the same polynomial, or eˣ in two parts, a division, polynomial of degree 8 |
+//! | [`erfc`] | 2.420 | 4 | the same polynomial, or eˣ in two parts, a reciprocal, polynomial of degree 8 |
 //! | [`tgamma`] | 3.821 | 5 | a division and polynomial of degree 10, or Stirling’s formula |
-//! | [`lgamma`] | not run over all; see its documentation | 6 (outside of −10.001 to −2.264) | polynomials, or Stirling’s formula |
+//! | [`lgamma`] | 5.325 outside of −10.001 to −2.264 | 6 (outside of −10.001 to −2.264) | polynomials, or Stirling’s formula |
 //! | [`floor`] | 0 | 0 | one operation |
 //! | [`ceil`] | 0 | 0 | one operation |
 //! | [`trunc`] | 0 | 0 | one operation |
@@ -45,13 +45,13 @@
 //! | [`sincos`] | those of `sin` and `cos`, with the same bits | 2 | one reduction |
 //! | [`sincospi`] | those of `sinpi` and `cospi`, with the same bits | 1 | one reduction |
 //! | [`pow`], [`powi`] | 0.895 in 10⁸ pairs | 4 | log₂ x in two parts, then as `exp2` |
-//! | [`atan2`] | 1.515 in 10⁸ pairs | 3 | a division, the polynomial of `atan` |
+//! | [`atan2`] | 1.736 in 10⁸ pairs | 3 | a division, the polynomial of `atan` |
 //! | [`hypot`] | 1.002 in 10⁸ pairs | 3 | powers of 2, a fused sum of squares, a square root |
-//! | [`fmod`], [`remainder`] | 0 in 10⁸ pairs | 0 | divisions, and subtractions that are exact |
+//! | [`fmod`], [`remainder`] | 0 in 10⁸ pairs | 0 | quotients, and subtractions that are exact |
 //! | [`fma`], [`min`], [`max`] | exact, or correctly rounded | the same | one operation |
 //! | [`copysign`], [`ldexp`], [`frexp`], [`ilogb`] | exact; `ldexp` correctly rounded | the same | integer operations, products with powers of 2 |
 //!
-//! `lgamma` is 0 again and again between −10.001 and −2.264; what counts there is the absolute error, at most 1.2·10⁻⁶. Where a
+//! `lgamma` is 0 again and again between −10.001 and −2.264; what counts there is the absolute error, at most 1.7·10⁻⁶. Where a
 //! division, a square root or the integer next to a number is one operation, f64 has it, too: [`fma_f64`], [`sqrt_f64`], [`floor_f64`]
 //! and so on. [`fast`] has the functions of the hardware, with larger errors and other bits.
 //!
@@ -67,7 +67,9 @@
 //! Both sides compile one source, of operations that IEEE 754 defines to the last bit: `fma`, `+`, `−`, `·`, `/`, the square root and the
 //! rounding to an integer, rounded to nearest, with subnormal numbers, and integer operations. rustc contracts nothing, and neither does
 //! the builder: the PTX says `.rn` of each of them and never `.ftz`. No CPU has the bits of the hardware's approximations (`ex2.approx`,
-//! `rsqrt.approx`); one is used in [`rsqrt`] alone, whose result does not depend on them. What IEEE 754 leaves open is the bits of a NaN: here they are always the GPU's, `0x7FFFFFFF`.
+//! `rsqrt.approx`). Where one is used, what follows ends at the same number whatever the approximation is, which a test tries for all
+//! of them: the number nearest to a root ([`rsqrt`], [`asin`], [`acos`]) or to the inverse of a number of 16 bits, or the one multiple that
+//! [`fmod`] can subtract. What IEEE 754 leaves open is the bits of a NaN: here they are always the GPU's, `0x7FFFFFFF`.
 //!
 //! The methods of std (`x.exp()`) are other functions: they call the C library of the machine, and no GPU has them.
 //!
@@ -75,8 +77,9 @@
 //!
 //! There is no table, because one that is indexed at run time would be in memory. There is no f64, because many GPUs have little of it,
 //! but for three operations where a sine has an argument above 105615. Where 24 bits do not do, a number is the sum of two. Branches
-//! are for what is rare (large arguments of sines) or has nothing in common (`tgamma` near 0 and far from it); everywhere else both sides
-//! are computed, and one is selected.
+//! are for what is rare (large arguments of sines, or of [`exp`] and [`exp10`]) or has nothing in common (`tgamma` near 0 and far from
+//! it); everywhere else both sides are computed, and one is selected. [`exp2`] and the logarithms have none: kernels that compute many at
+//! once have them side by side, which a branch would keep apart.
 //!
 //! # Sources
 //!
@@ -278,30 +281,103 @@ impl Pair {
     }
 }
 
+/// Numbers from 2²³ to 2²⁴ are integers, and as far apart as their bits are: added to this, a number becomes an integer.
+const ROUND: f32 = 12_582_912.0;
+
 /// The integer nearest to `x·factor`, which is below 2²² in magnitude, as both kinds of number. Of a NaN: NaN, and any integer.
 #[inline(always)]
 fn nearest(x: f32, factor: f32) -> (f32, i32) {
-    // Numbers from 2²³ to 2²⁴ are integers, and as far apart as their bits are: an addition rounds to one of them.
-    const ROUND: f32 = 12_582_912.0;
+    let (n, bits) = nearest_bits(x, factor);
+    (n, (bits as i32).wrapping_sub(ROUND.to_bits() as i32))
+}
+
+/// As [`nearest`], but what comes as the other kind of number is the integer's last bits alone: its 22 below many others.
+#[inline(always)]
+fn nearest_bits(x: f32, factor: f32) -> (f32, u32) {
     let rounded = fma(x, factor, ROUND);
-    (rounded - ROUND, (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32))
+    (rounded - ROUND, rounded.to_bits())
+}
+
+/// 2ⁿ for n from −126 to 127, of the last bits of n.
+#[inline(always)]
+fn power_of_two(bits: u32) -> f32 {
+    f32::from_bits(1.0f32.to_bits().wrapping_add(bits << 23))
+}
+
+/// `x·2ⁿ` for positive x where this is normal, of the last bits of n: one operation. No NaN.
+#[inline(always)]
+fn add_to_exponent(x: f32, bits: u32) -> f32 {
+    f32::from_bits(x.to_bits().wrapping_add(bits << 23))
+}
+
+/// `x·2ⁿ`, rounded once, for positive x from 2⁻³⁰ to 2³⁰ and n from −220 to 130, of which it takes what [`nearest_bits`] gives: if that
+/// was of a NaN, x is NaN, and so is the result.
+#[inline(always)]
+fn scale_bits(x: f32, bits: u32) -> f32 {
+    // 2ⁿ itself may be too large or too small for a number. What is in front of the last bits of n is shifted out of both.
+    let half = ((bits as i32) >> 1) as u32;
+    let rest = bits.wrapping_sub(half);
+    // With the one NaN of a GPU, `rest << 23` is 0, and x stays a NaN; other processors have others.
+    let of_rest = if cfg!(target_arch = "nvptx64") { add_to_exponent(x, rest) } else { x * power_of_two(rest) };
+    of_rest * power_of_two(half)
 }
 
 /// `x·2ⁿ`, rounded once, for x from 2⁻³⁰ to 2³⁰ and n from −220 to 130. Of a NaN it is NaN, whatever n is.
 #[inline(always)]
 fn scale(x: f32, n: i32) -> f32 {
-    let power_of_two = |n: i32| f32::from_bits((n.wrapping_add(127) as u32) << 23);
     // 2ⁿ itself may be too large or too small for a number; the first of the two products is exact.
     let half = n >> 1;
-    x * power_of_two(half) * power_of_two(n.wrapping_sub(half))
+    x * power_of_two(half as u32) * power_of_two(n.wrapping_sub(half) as u32)
 }
 
-/// Whether it is positive and normal, and no infinity.
+/// What [`reciprocal`] takes of x: 16 bits.
 #[inline(always)]
-fn is_normal_and_positive(x: f32) -> bool {
-    const LEAST: u32 = f32::MIN_POSITIVE.to_bits();
-    // As unsigned integers, all others are below these numbers or above them.
-    x.to_bits().wrapping_sub(LEAST) < INFINITY - LEAST
+fn most_of(x: f32) -> f32 {
+    f32::from_bits(x.to_bits() & !0xFF)
+}
+
+/// `1/most_of(x)`, correctly rounded, for x with a magnitude from 2⁻¹²⁵ to 2¹²⁵: within 2⁻¹⁵ of 1/x.
+///
+/// On a GPU, a step of Newton's method from the hardware's approximation. Of numbers of 16 bits it ends at the nearest number, whichever
+/// of the nine around it the approximation is: a test tries all. So there is no range to be checked, as a division does.
+#[inline(always)]
+fn near_reciprocal(x: f32) -> f32 {
+    let most = most_of(x);
+    if cfg!(target_arch = "nvptx64") { near_reciprocal_from(most, fast::rcp_of_normal(most)) } else { 1.0 / most }
+}
+
+/// One over a number of 16 bits, from a number near it.
+#[inline(always)]
+fn near_reciprocal_from(most: f32, near: f32) -> f32 {
+    // It is `near` that is negated, because that costs nothing: `most` is made by a logical operation.
+    fma(near, fma(most, -near, 1.0), near)
+}
+
+/// 1/x within 0.51 units in the last place, for x with a magnitude from 2⁻¹²⁵ to 2¹²⁵. Of a NaN: NaN.
+#[inline(always)]
+fn reciprocal(x: f32) -> f32 {
+    let y = near_reciprocal(x);
+    fma(y, fma(-x, y, 1.0), y)
+}
+
+/// The square root, correctly rounded, for x from 2⁻⁹⁰ to 2¹²⁰ and 0. Of negative numbers and NaNs: NaN.
+///
+/// On a GPU, two steps from the hardware's approximation of 1/√x, which end at the nearest number whatever that is: so there is no range
+/// to be checked, as [`sqrt`] does.
+#[inline(always)]
+fn root(x: f32) -> f32 {
+    // Changes nothing but 0, which has no inverse.
+    const LITTLE: f32 = f32::from_bits((127 - 120) << 23);
+    if cfg!(target_arch = "nvptx64") { root_from(x, fast::rsqrt_of_normal(x + LITTLE)) } else { sqrt(x) }
+}
+
+/// √x from a number near 1/√x (R. E. Goldschmidt's method, and a last step with the remainder).
+#[inline(always)]
+fn root_from(x: f32, near: f32) -> f32 {
+    let (root, half) = (x * near, 0.5 * near);
+    let e = fma(-half, root, 0.5);
+    let (root, half) = (fma(root, e, root), fma(half, e, half));
+    fma(fma(-root, root, x), half, root)
 }
 
 /// x or −x, as the highest bit is 0 or 1. By a multiplication, which on a GPU makes one NaN of all.
@@ -322,5 +398,34 @@ fn with_gpu_nan(x: f32) -> f32 {
         // In integers, because to LLVM one NaN is as good as another: it takes `if x.is_nan() { NAN } else { x }` for `x`.
         let bits = x.to_bits();
         f32::from_bits(if bits & !SIGN > INFINITY { NAN.to_bits() } else { bits })
+    }
+}
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_do_not_depend_on_their_start() {
+        assert_eq!(root_from(0.0, 2f32.powi(60)), 0.0);
+        let step = if cfg!(debug_assertions) { 101 } else { 1 };
+        for bits in (1f32.to_bits()..4f32.to_bits()).step_by(step) {
+            let x = f32::from_bits(bits);
+            for off in -4i32..=4 {
+                let near = f32::from_bits((1.0 / x.sqrt()).to_bits().wrapping_add_signed(off));
+                assert_eq!(root_from(x, near), x.sqrt(), "{x:e}, {off} units in the last place off");
+            }
+        }
+    }
+
+    #[test]
+    fn reciprocals_do_not_depend_on_their_start() {
+        for bits in (1f32.to_bits()..2f32.to_bits()).step_by(256) {
+            let x = f32::from_bits(bits);
+            for off in -4i32..=4 {
+                let near = f32::from_bits((1.0 / x).to_bits().wrapping_add_signed(off));
+                assert_eq!(near_reciprocal_from(x, near), 1.0 / x, "{x:e}, {off} units in the last place off");
+            }
+        }
     }
 }

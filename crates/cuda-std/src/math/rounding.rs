@@ -1,6 +1,6 @@
 //! Integers near a number, remainders, and the parts of a number.
 
-use super::{NAN, fma, with_gpu_nan, with_sign};
+use super::{NAN, fast, fma, with_gpu_nan, with_sign};
 
 /// One intrinsic on the GPU, and one method on the CPU.
 macro_rules! to_integer {
@@ -58,13 +58,35 @@ pub fn round(x: f32) -> f32 {
 ///
 /// For y = ±∞ and finite x, or x = ±0 and y ≠ 0, it is x. For y = 0, x = ±∞ or a NaN it is NaN.
 ///
-/// Quotients of at most 23 bits, whose products with y are subtracted exactly: one for |x/y| below 2²³, and at most 13.
+/// A quotient that is an integer near x/y, whose product with y is subtracted. If what is left is not between 0 and y, which it is for
+/// |x/y| below 2²¹, it is done again, in a branch, by quotients of at most 23 bits, of which there are at most 13.
 #[inline(always)]
 pub fn fmod(x: f32, y: f32) -> f32 {
     let (a, b) = (x.abs(), y.abs());
+    let r = less_multiple(a, b);
+    // As unsigned integers: what is negative or a NaN is not below b, and nothing is left of an infinity but a NaN.
+    if with_gpu_nan(r).to_bits() < b.to_bits() {
+        return f32::from_bits(r.to_bits() | x.to_bits() & super::SIGN);
+    }
+    core::hint::cold_path();
     let is_valid = a < f32::INFINITY && b > 0.0;
     let r = if is_valid && b < f32::INFINITY { divide(a, b).0 } else { a };
     with_gpu_nan(if is_valid && !y.is_nan() { with_sign(r, x.to_bits()) } else { NAN })
+}
+
+/// a less some multiple of b, which is the right one if this is from 0 to b: then nothing has been rounded.
+///
+/// The multiple depends on the approximation of 1/b; what it is from 0 to b does not.
+#[inline(always)]
+fn less_multiple(a: f32, b: f32) -> f32 {
+    // Numbers from 2²² to 2²³ are multiples of 1/2.
+    const ROUND: f32 = 6_291_456.0;
+    // To the nearest half, and then down to an integer: it is one too large only if a/b is 3/4 or more above one that is not, and
+    // from there a difference of a and b is exact.
+    let rounded = fma(a, fast::rcp_of_normal(b), ROUND);
+    let quotient = f32::from_bits(rounded.to_bits() & !1) - ROUND;
+    let r = fma(-quotient, b, a);
+    if r < 0.0 { r + b } else { r }
 }
 
 /// x less the multiple of y that is nearest to it, the even multiple of two that are equally near: at most half of y in magnitude

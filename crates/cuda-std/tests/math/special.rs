@@ -367,6 +367,13 @@ const OF_ONE: &[OfOne] = &[
 ];
 
 #[test]
+fn small_powers_of_10_are_exact() {
+    for n in 0u8..=10 {
+        assert_eq!(math::exp10(f32::from(n)), 10f64.powi(i32::from(n)) as f32, "exp10({n})");
+    }
+}
+
+#[test]
 fn special_numbers_are_those_of_c() {
     for (name, of, values) in OF_ONE {
         for &(x, result) in *values {

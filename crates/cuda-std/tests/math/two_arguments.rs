@@ -14,7 +14,7 @@ struct Function {
 }
 
 const FUNCTIONS: [Function; 8] = [
-    Function { name: "atan2", of: math::atan2, exact: f64::atan2, bound: 1.6 },
+    Function { name: "atan2", of: math::atan2, exact: f64::atan2, bound: 1.8 },
     Function { name: "pow", of: math::pow, exact: f64::powf, bound: 1.0 },
     Function {
         name: "hypot",
