@@ -304,32 +304,27 @@ fn matrices_and_vectors_in_batches_are_those_of_each_product() {
 fn each_size_has_its_kernel() {
     let h200 = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
     let (dense, spread) = (false, true);
+    // On tensor cores, and on CUDA cores where that is another kernel.
     for (products, [m, n, k], has_gaps, expected) in [
         // As they lie, if they lie without gaps; else by tiles.
-        (100_000, [4, 4, 4], dense, "gemm_whole_fp32"),
-        (10_000, [3, 3, 3], dense, "gemm_whole_fp32"),
-        (1000, [16, 16, 16], dense, "gemm_batched_16_fp32"),
-        (10_000, [4, 4, 4], spread, "gemm_batched_4_fp32"),
-        (10_000, [8, 8, 8], spread, "gemm_batched_8_fp32"),
-        (1000, [16, 16, 16], spread, "gemm_batched_16_fp32"),
-        (4096, [32, 32, 32], dense, "gemm_batched_32_fp32"),
-        (128, [1, 4096, 128], dense, "gemv_transposed_split_fp32"),
-        (256, [128, 1, 4096], dense, "gemv_split_fp32"),
+        (100_000, [4, 4, 4], dense, ["gemm_whole_fp32"; 2]),
+        (10_000, [3, 3, 3], dense, ["gemm_whole_fp32"; 2]),
+        (1000, [16, 16, 16], dense, ["gemm_sliced_16x16_k16_fp32_3xtf32", "gemm_batched_16_fp32"]),
+        (10_000, [4, 4, 4], spread, ["gemm_batched_4_fp32"; 2]),
+        (10_000, [8, 8, 8], spread, ["gemm_batched_8_fp32"; 2]),
+        (1000, [16, 16, 16], spread, ["gemm_sliced_16x16_k16_fp32_3xtf32", "gemm_batched_16_fp32"]),
+        (4096, [32, 32, 32], dense, ["gemm_batched_32_fp32"; 2]),
+        (128, [1, 4096, 128], dense, ["gemv_transposed_split_fp32"; 2]),
+        (256, [128, 1, 4096], dense, ["gemv_split_fp32"; 2]),
+        // Larger than tiles of 32x32.
+        (256, [64, 64, 64], dense, ["gemm_wgmma_64x64_k32_nn_fp32_3xtf32", "gemm_batched_32_fp32"]),
     ] {
         let case = Case::dense(products, Sizes { m, n, k }, LAYOUTS[0]);
         let product = if has_gaps { Case { b: case.b.spread(), ..case }.product() } else { case.product() };
-        for precision in [Precision::Fp32, Precision::Fp32Strict] {
+        for (precision, expected) in [Precision::Fp32, Precision::Fp32Strict].into_iter().zip(expected) {
             let plan = plan::plan(&h200, &product, &Options::from(precision)).unwrap();
             assert_eq!((plan.kernel().name, plan.launches()), (expected, 1), "{}", plan.explanation());
         }
-    }
-    // Larger than tiles of 32x32.
-    let product = Case::dense(256, Sizes { m: 64, n: 64, k: 64 }, LAYOUTS[0]).product();
-    for (precision, expected) in
-        [(Precision::Fp32, "gemm_wgmma_64x64_k32_nn_fp32_3xtf32"), (Precision::Fp32Strict, "gemm_batched_32_fp32")]
-    {
-        let plan = plan::plan(&h200, &product, &Options::from(precision)).unwrap();
-        assert_eq!((plan.kernel().name, plan.launches()), (expected, 1), "{}", plan.explanation());
     }
 }
 
