@@ -26,7 +26,7 @@
 //!
 //! Operands that cannot be decomposed are noticed as in [`mma`](super::mma), and the tile is then computed again in plain fp32.
 //!
-//! Two blocks on a multiprocessor, four of 4 warps, 16 or more of one; any device from sm_80 on.
+//! Two blocks on a multiprocessor, four of 4 warps, 12 or more of one; any device from sm_80 on.
 
 use blocks::block_or::BlockOr;
 use blocks::epilogue::takes_vectors_of;
@@ -404,8 +404,8 @@ kernels! {
         "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, whose k 8 warps divide among themselves.";
     gemm_sliced_32x32_k64_fp32_3xtf32 128 4 4 2 TILE_32_K64
         "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, whose k 4 warps divide among themselves.";
-    gemm_sliced_16x16_k16_fp32_3xtf32 32 24 2 1 TILE_16_K16
+    gemm_sliced_16x16_k16_fp32_3xtf32 32 20 2 1 TILE_16_K16
         "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 16×16, each of a warp.";
-    gemm_sliced_32x32_k16_fp32_3xtf32 32 16 4 2 TILE_32_K16
+    gemm_sliced_32x32_k16_fp32_3xtf32 32 12 4 2 TILE_32_K16
         "`C = α·A·B + β·C` in fp32 by three TF32 products, by tiles of 32×32, each of a warp.";
 }
