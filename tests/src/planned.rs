@@ -206,13 +206,17 @@ impl<'a> Planned<'a> {
         let (all_a, all_b, all_c) = (of(|problem| &problem.a), of(|problem| &problem.b), of(|problem| &problem.c));
         c.buffer_mut().copy_from(&memory(&all_c))?;
 
-        // Of NaNs, so that what is read before it is written shows.
+        // Of NaNs, and unwritten, so that what is read before it is written shows.
         let len = plan.workspace_bytes().div_ceil(size_of::<f32>());
         let mut around = vec![SENTINEL; GUARD + len + GUARD];
-        let mut workspace = Workspace::within(device.upload(&around)?, GUARD..GUARD + len);
+        let mut memory_of_workspace = device.upload(&around)?;
+        memory_of_workspace.take_as_unwritten(GUARD..GUARD + len);
+        let mut workspace = Workspace::within(memory_of_workspace, GUARD..GUARD + len);
         let Problem { alpha, beta, .. } = batch.problems[0];
         plan.run(device, alpha, &*a, &*b, beta, c, &mut workspace)?;
-        workspace.buffer().ok_or("the workspace has lost its memory")?.copy_to(&mut around)?;
+        let memory_of_workspace = workspace.buffer_mut().ok_or("the workspace has lost its memory")?;
+        memory_of_workspace.take_as_written();
+        memory_of_workspace.copy_to(&mut around)?;
         check_around_parts(&around, &plan.workspace_parts())?;
 
         for (name, there, before) in [("A", &*a, all_a), ("B", &*b, all_b)] {

@@ -509,12 +509,12 @@ pub(crate) fn element<T>(pointer: *const T, len: usize, index: usize, count: usi
     if !crate::executor::is_in_kernel() {
         crate::executor::view_outside_of_a_kernel();
     }
-    if index >= len || count > len - index {
+    if index >= len || count > len.wrapping_sub(index) {
         crate::executor::out_of_bounds(pointer, len, index, count);
     }
-    // SAFETY: in bounds.
-    let address = unsafe { pointer.add(index) };
-    if !address.addr().is_multiple_of(alignment) {
+    // In bounds; and the alignment is a power of two.
+    let address = pointer.wrapping_add(index);
+    if address.addr() & alignment.wrapping_sub(1) != 0 {
         crate::executor::misaligned(pointer, len, index, alignment);
     }
     address

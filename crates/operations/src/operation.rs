@@ -54,6 +54,12 @@ pub trait Operation: Sync {
         Units::CudaCores
     }
 
+    /// The same operation by this one of its kernels, if it chooses among several that compute the same: what `--kernel NAME` means then. Its
+    /// [cases](Description::small) are those that this kernel computes.
+    fn by_kernel(&self, _kernel: &str) -> Option<&'static dyn Operation> {
+        None
+    }
+
     /// What a measurement on a GPU sets beside this operation, if there is something: a library's function that computes the same.
     ///
     /// # Errors

@@ -435,6 +435,10 @@ pub(crate) fn select(
         }
     }
     if let Some(name) = &wanted.kernel {
+        let by_kernel: Vec<_> = selected.iter().filter_map(|operation| operation.by_kernel(name)).collect();
+        if !by_kernel.is_empty() {
+            return Ok(by_kernel);
+        }
         let known: Vec<_> = selected.iter().flat_map(|it| it.describe().kernels).map(|kernel| kernel.name).collect();
         selected.retain(|operation| operation.describe().kernels.iter().any(|kernel| kernel.name == name));
         if selected.is_empty() {

@@ -14,8 +14,15 @@ fn every_case_is_right() {
 fn every_case_is_right_in_whatever_order_blocks_run() {
     for schedule in 1..=3 {
         let device = Device::with_executor(Executor::new(Checks::Full).window(8).schedule(schedule));
+        // Other data for the same kernels order nothing in another way.
+        let mut tried = Vec::new();
         for operation in OPERATIONS {
             let description = operation.describe();
+            let kernels: Vec<_> = description.kernels.iter().map(|kernel| kernel.name).collect();
+            if tried.contains(&kernels) {
+                continue;
+            }
+            tried.push(kernels);
             for sizes in &description.small {
                 let sizes = description.sizes_of(sizes).unwrap();
                 let case = sizes.to_string();

@@ -67,6 +67,7 @@ use super::exceptions::InTile;
 use super::scaled::{LEAST, MAGNITUDE, MOST, TOP, padded, scale};
 use super::tile::{self, PITCH, Place, SIDE, THREADS, Tile, Tiles};
 use crate::MatrixBatch;
+use crate::gemm::hopper::fallback::GROUP;
 
 /// What a low part is scaled by in addition.
 pub const LOW_SCALE: f32 = 2048.0;
@@ -247,8 +248,8 @@ impl Combine<2> for Extremes {
 /// number, which is all of a power of two that is not zero. `contents` has a word for each tile, blocks side by side: whether there is anything
 /// but zero, whether a line is left to the fallback, and where the exception is, if there is one.
 ///
-/// All words are given as the fp32 numbers that have their bits. Of the factors behind those of the last line, some are written, and
-/// those are zero, as those of blocks of zeros are.
+/// All words are given as the fp32 numbers that have their bits. The factors behind those of the last line, up to a whole group, are zero, as
+/// those of blocks of zeros are.
 #[repr(C)]
 #[derive(Clone, Copy, KernelParam)]
 pub struct ToPairs<'a> {
@@ -363,6 +364,12 @@ unsafe fn pack_tile(operand: &ToPairs<'_>, place: Place, element_by_element: u32
             let first = matrix_block * padded(lines) + u64::from(place.line);
             let word = f32::from_bits(factor.to_bits() >> 16 | next.to_bits());
             factors.set_unchecked(((first + u64::from(line)) / 2) as usize, word);
+            // Behind the last tile of lines, the group has none.
+            let mut behind = if lines - place.line <= SIDE { SIDE } else { GROUP };
+            while behind < GROUP - place.line % GROUP {
+                factors.set_unchecked(((first + u64::from(line + behind)) / 2) as usize, 0.0);
+                behind = hint::keep_rolled(behind + SIDE);
+            }
         }
         if place.line + line < lines {
             let scale = scale(factor);

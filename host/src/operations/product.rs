@@ -1,16 +1,16 @@
 //! Products of matrices, and of matrices with vectors, as operations: one for each precision, by the kernels that the planner
 //! chooses.
 
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
-use cuda_std::executor::LaunchError;
+use cuda_std::executor::{Checks, LaunchError};
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};
 use ndarray::{Array2, ShapeBuilder};
 use testkit::{
     Argument, Baseline, Bits, Description, Distribution, Error, Expected, Operation, Sizes, Units, Values, Views,
 };
-use tilewright::kernels::{self, Family};
-use tilewright::plan::{self, GemmPlan, Options, Refusal, Workspace};
+use tilewright::kernels::{self, Family, KernelInfo};
+use tilewright::plan::{self, GemmPlan, Options, Placement, Refusal, Workspace};
 use tilewright::{Device, DeviceError, Order, Orders, Precision};
 
 use crate::baseline::{CuBlas, Math, Routine};
@@ -33,6 +33,18 @@ pub(super) static ALL: [Product; 9] = [
     Product::new("gemm-fp16", Family::Gemm, Precision::Fp16),
 ];
 
+/// The same by each kernel.
+static BY_KERNEL: LazyLock<Vec<Product>> = LazyLock::new(|| {
+    let by_kernel = |kernel: &&'static KernelInfo| {
+        let Product { name, family, precision, .. } = *ALL.iter().find(|product| product.is_of(kernel))?;
+        let with = |beta| Product { kernel: Some(kernel), beta, ..Product::new(name, family, precision) };
+        let product = with(BETA);
+        // Some kernels add to nothing.
+        Some(if product.describe().small.is_empty() { with(0.0) } else { product })
+    };
+    kernels::ALL.iter().filter_map(by_kernel).collect()
+});
+
 /// What there is to tune about an operation: by which kernel its products are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunable {
@@ -49,6 +61,9 @@ pub(super) struct Product {
     name: &'static str,
     family: Family,
     precision: Precision,
+    /// The kernel that computes everything, in place of those that the planner chooses.
+    kernel: Option<&'static KernelInfo>,
+    beta: f32,
     /// The plan for the last product, so that a measurement plans once.
     last: Mutex<Option<Planned>>,
 }
@@ -71,7 +86,7 @@ struct Case {
 
 impl Product {
     const fn new(name: &'static str, family: Family, precision: Precision) -> Self {
-        Self { name, family, precision, last: Mutex::new(None) }
+        Self { name, family, precision, kernel: None, beta: BETA, last: Mutex::new(None) }
     }
 
     /// What there is to tune about it.
@@ -79,12 +94,39 @@ impl Product {
         Tunable { name: self.name, precision: self.precision, by_vectors: self.family == Family::Gemv }
     }
 
+    /// Whether a kernel computes such products, and in this precision.
+    fn is_of(&self, kernel: &KernelInfo) -> bool {
+        (self.family, self.precision) == (kernel.family(), kernel.precision())
+    }
+
+    /// Whether a kernel is launched for products of these sizes. (What a GPU lacks for it, a launch there says.)
+    fn is_launched_for(&self, kernel: &'static KernelInfo, sizes: &Sizes) -> Result<bool, Error> {
+        static EXECUTOR: LazyLock<Device> = LazyLock::new(|| Device::cpu(Checks::Bounds));
+        let Case { batch, m, n, k, orders } = self.case(sizes)?;
+        if [batch, m, n, k].contains(&0) {
+            return Ok(false);
+        }
+        let placed = |rows: usize, cols: usize, order: Order| {
+            let [row_stride, col_stride] = order.strides(order.lines(rows, cols)[1], 1);
+            Placement { row_stride, col_stride, batch_stride: rows * cols, alignment: size_of::<[f32; 4]>() }
+        };
+        let [a, b, c] = [placed(m, k, orders.a), placed(k, n, orders.b), placed(m, n, Order::RowMajor)];
+        let product =
+            plan::Description::new(tilewright::Sizes { m, n, k }, batch, a, b, c).map_err(Error::operation)?;
+        let options = Options { kernel: Some(kernel), ..Options::default() };
+        let plan = GemmPlan::new(&EXECUTOR, &product.with_factors(ALPHA, self.beta), &options);
+        Ok(plan.is_ok_and(|plan| plan.kernels().iter().any(|launched| launched.name == kernel.name)))
+    }
+
     /// What the planner chooses. On the executor, which takes kernels that are slow to model only if they are named, the kernels of
     /// the precision are named in turn if it chooses none.
     fn plan(&self, device: &Device, product: &plan::Description) -> Result<GemmPlan, Error> {
-        let options = Options::from(self.precision);
+        let options = match self.kernel {
+            None => Options::from(self.precision),
+            kernel => Options { kernel, ..Options::default() },
+        };
         let mut plan = GemmPlan::new(device, product, &options);
-        if device.is_cpu() && matches!(plan, Err(tilewright::Error::NoKernel { .. })) {
+        if self.kernel.is_none() && device.is_cpu() && matches!(plan, Err(tilewright::Error::NoKernel { .. })) {
             for kernel in kernels::ALL.iter().filter(|kernel| kernel.precision() == self.precision) {
                 plan = GemmPlan::new(device, product, &Options { kernel: Some(kernel), ..options.clone() });
                 if plan.is_ok() {
@@ -146,6 +188,7 @@ struct ByCuBlas {
     math: Math,
     routine: Routine,
     case: Case,
+    beta: f32,
 }
 
 impl Baseline for ByCuBlas {
@@ -157,7 +200,7 @@ impl Baseline for ByCuBlas {
         let (a, b, c) = self.case.operands(views)?;
         let prepared = self.blas.prepare(self.routine, self.math, a, b, c).map_err(Error::operation)?;
         // SAFETY: the views are of arguments of this run, each a buffer of its own, on the device that cuBLAS was opened on.
-        unsafe { prepared.run(ALPHA, a, b, BETA, c) }.map_err(Error::operation)
+        unsafe { prepared.run(ALPHA, a, b, self.beta, c) }.map_err(Error::operation)
     }
 }
 
@@ -181,7 +224,25 @@ impl Operation for Product {
             ),
         };
         let idea = "C = α·op(A)·op(B) + β·C, by the kernel that the planner chooses";
-        Description { name: self.name, idea, sizes, kernels, small, large, bits: Bits::SameOnOneDevice }
+        let mut all = Description { name: self.name, idea, sizes, kernels, small, large, bits: Bits::SameOnOneDevice };
+        if let Some(kernel) = self.kernel {
+            let computes = |values: &Vec<usize>| {
+                let case = all.sizes_of(values).and_then(|sizes| self.is_launched_for(kernel, &sizes));
+                case.expect("cases of this operation have its sizes")
+            };
+            let [small, large] =
+                [&all.small, &all.large].map(|cases| cases.iter().filter(|it| computes(it)).cloned().collect());
+            (all.small, all.large) = (small, large);
+        }
+        all
+    }
+
+    fn by_kernel(&self, kernel: &str) -> Option<&'static dyn Operation> {
+        let is_meant = |product: &&Product| {
+            let of = product.kernel.expect("each has one");
+            of.name == kernel && self.is_of(of)
+        };
+        BY_KERNEL.iter().find(is_meant).map(|product| product as &dyn Operation)
     }
 
     fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
@@ -200,7 +261,7 @@ impl Operation for Product {
 
     fn launch(&self, device: &testkit::Device, sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
         let (a, b, c) = self.case(sizes)?.operands(views)?;
-        let product = plan::Description::of_views(ALPHA, &a, &b, BETA, &c).map_err(Error::operation)?;
+        let product = plan::Description::of_views(ALPHA, &a, &b, self.beta, &c).map_err(Error::operation)?;
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let of = Device::from(device.clone());
         if !last.as_ref().is_some_and(|last| last.device.is_same(device) && last.product == product) {
@@ -209,7 +270,7 @@ impl Operation for Product {
             *last = Some(Planned { device: device.clone(), product, plan, workspace });
         }
         let Some(Planned { plan, workspace, .. }) = &mut *last else { unreachable!("just planned") };
-        plan.run_views(&of, ALPHA, a, b, BETA, c, workspace).map_err(Error::operation)
+        plan.run_views(&of, ALPHA, a, b, self.beta, c, workspace).map_err(Error::operation)
     }
 
     fn expected(&self, sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
@@ -226,7 +287,7 @@ impl Operation for Product {
         for product in 0..batch {
             let (a, b) = (matrix(&a, product, m, k, orders.a), matrix(&b, product, k, n, orders.b));
             let c = matrix(&c, product, m, n, Order::RowMajor);
-            let reference = Reference::new(ALPHA, a.view(), b.view(), BETA, c.view());
+            let reference = Reference::new(ALPHA, a.view(), b.view(), self.beta, c.view());
             expected
                 .extend(reference.elements().map(|(value, magnitude)| Expected::within(value, tolerance * magnitude)));
         }
@@ -250,7 +311,7 @@ impl Operation for Product {
             Precision::Tf32 | Precision::Bf16 | Precision::Fp16 => Math::Tf32,
         };
         let routine = if self.family == Family::Gemv { Routine::Gemv } else { Routine::Gemm };
-        Ok(Some(Box::new(ByCuBlas { blas, math, routine, case })))
+        Ok(Some(Box::new(ByCuBlas { blas, math, routine, case, beta: self.beta })))
     }
 
     fn units(&self) -> Units {
@@ -264,7 +325,7 @@ impl Operation for Product {
 
 #[cfg(test)]
 mod tests {
-    use cuda_std::executor::Checks;
+    use cuda_std::executor::StepOptions;
     use testkit::Trial;
 
     use super::*;
@@ -279,5 +340,22 @@ mod tests {
                 trial.judge(&trial.run(&device).unwrap()).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn every_kernel_has_cases_by_which_it_is_launched() {
+        let by = |kernel: &str| ALL.iter().find_map(|product| product.by_kernel(kernel));
+        for kernel in kernels::ALL.iter() {
+            let operation = by(kernel.name).unwrap_or_else(|| panic!("no operation is of {}", kernel.name));
+            let small = operation.describe().small;
+            assert!(!small.is_empty() && !small.concat().ends_with(&[0, 4, 5, 0, 0]), "{}: {small:?}", kernel.name);
+        }
+        assert!(by("gemm_split_reduction_fp32").is_none() && by("gemm").is_none());
+        // The planner chooses another one for it.
+        let operation = by("gemm_wgmma_nt_fp32_3xtf32").unwrap();
+        let sizes = operation.describe().last_case(&testkit::Device::cpu(Checks::Full)).unwrap();
+        let options = StepOptions { kernel: Some("gemm_wgmma_nt_fp32_3xtf32".to_owned()), ..StepOptions::default() };
+        let trace = testkit::record_steps(operation, sizes, 1, 0, options).unwrap();
+        assert_eq!((&*trace.operation, &*trace.kernel), ("gemm-fp32", "gemm_wgmma_nt_fp32_3xtf32"));
     }
 }

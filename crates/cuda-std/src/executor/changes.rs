@@ -224,8 +224,8 @@ impl<'a> Asked<'a> {
         Self { changes, noted: RefCell::default(), recent: Box::new([const { Cell::new((0, 0)) }; RECENT]) }
     }
 
-    /// Which of these changes is to be made of a function at a place.
-    #[inline(always)]
+    /// Which of these changes is to be made of a function at a place. Not inlined: kernels have many places, and would take longer to compile.
+    #[inline(never)]
     fn change(&self, function: &'static str, location: &'static Location<'static>, all: &[Change]) -> Option<Change> {
         let Some(wanted) = &self.changes.wanted else {
             let key = (ptr::from_ref(location).addr(), function.as_ptr().addr());
@@ -477,10 +477,13 @@ fn next_box(map: &TensorMap<'_>, mut at: [u32; 3], change: Change) -> [u32; 3] {
 #[inline(always)]
 #[track_caller]
 pub(crate) fn change_index(function: &'static str, index: usize, count: usize) -> usize {
-    if !IS_ON.load(Ordering::Relaxed) {
-        return index;
-    }
-    index.wrapping_add_signed(moved_by(function, Location::caller()) * count as isize)
+    if IS_ON.load(Ordering::Relaxed) { moved_index(function, index, count, Location::caller()) } else { index }
+}
+
+#[cold]
+#[inline(never)]
+fn moved_index(function: &'static str, index: usize, count: usize, location: &'static Location<'static>) -> usize {
+    index.wrapping_add_signed(moved_by(function, location) * count as isize)
 }
 
 /// The index of an access to an element of an array.
@@ -545,7 +548,19 @@ pub(super) fn change_vote(operation: WarpOperation, mask: u32) -> u32 {
 #[inline(always)]
 #[track_caller]
 pub(super) fn change_shuffle(operation: WarpOperation, mask: u32, source: u32) -> (u32, u32) {
-    match current().change(name_of(operation), Location::caller(), &[Change::OneLaneLess, Change::NextLane]) {
+    let is_asked = current().changes_asked.is_some();
+    if is_asked { changed_shuffle(operation, mask, source, Location::caller()) } else { (mask, source) }
+}
+
+#[cold]
+#[inline(never)]
+fn changed_shuffle(
+    operation: WarpOperation,
+    mask: u32,
+    source: u32,
+    location: &'static Location<'static>,
+) -> (u32, u32) {
+    match current().change(name_of(operation), location, &[Change::OneLaneLess, Change::NextLane]) {
         None => (mask, source),
         Some(Change::NextLane) if operation == WarpOperation::ShuffleXor => {
             // Another mask would do in many a tree: the same one for all lanes only has them meet in another order.

@@ -344,15 +344,26 @@ impl Context<'_> {
 pub(crate) fn note_global_access(address: usize, bytes: usize, kind: AccessKind, location: &'static Location<'static>) {
     let context = current();
     if context.global.is_some() {
-        context.note_global(address, bytes, kind, location);
-        if kind == AccessKind::Read {
-            let place = || Place::Global(core::ptr::without_provenance_mut(address), false);
-            spins::count_read(place, bytes, location);
-        } else {
-            context.note_cost(CostKind::GlobalStore, (address, bytes), location);
-            let place = Place::Global(core::ptr::without_provenance_mut(address), false);
-            context.note_access(super::steps::Access::Store, place, bytes, location);
-            context.note_change();
-        }
+        enter_global_access(context, address, bytes, kind, location);
+    }
+}
+
+/// Not inlined: kernels have many accesses, and would take several times as long to compile.
+#[inline(never)]
+fn enter_global_access(
+    context: &Context<'_>,
+    address: usize,
+    bytes: usize,
+    kind: AccessKind,
+    location: &'static Location<'static>,
+) {
+    context.note_global(address, bytes, kind, location);
+    let place = Place::Global(core::ptr::without_provenance_mut(address), false);
+    if kind == AccessKind::Read {
+        spins::count_read(|| place, bytes, location);
+    } else {
+        context.note_cost(CostKind::GlobalStore, (address, bytes), location);
+        context.note_access(super::steps::Access::Store, place, bytes, location);
+        context.note_change();
     }
 }

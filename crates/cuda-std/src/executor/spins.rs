@@ -216,17 +216,23 @@ pub(crate) fn note_vector(
     location: &'static Location<'static>,
 ) {
     if looks_at_all() {
-        let context = current();
-        if let Some(steps) = &context.steps {
-            let access = if kind == AccessKind::Read { Access::Load } else { Access::Store };
-            context.note_access(access, Place::Shared(&DYNAMIC, byte), bytes, location);
-            steps.set_parts(parts);
-        }
-        let kind = if kind == AccessKind::Read { CostKind::SharedLoad } else { CostKind::SharedStore };
-        if let Some(costs) = &context.costs {
-            context.require_headroom();
-            costs.note_whole(kind, context.current.get(), in_all_arrays(&DYNAMIC, (byte, bytes)), parts, location);
-        }
+        enter_vector(kind, byte, bytes, parts, location);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn enter_vector(kind: AccessKind, byte: usize, bytes: usize, parts: usize, location: &'static Location<'static>) {
+    let context = current();
+    if let Some(steps) = &context.steps {
+        let access = if kind == AccessKind::Read { Access::Load } else { Access::Store };
+        context.note_access(access, Place::Shared(&DYNAMIC, byte), bytes, location);
+        steps.set_parts(parts);
+    }
+    let kind = if kind == AccessKind::Read { CostKind::SharedLoad } else { CostKind::SharedStore };
+    if let Some(costs) = &context.costs {
+        context.require_headroom();
+        costs.note_whole(kind, context.current.get(), in_all_arrays(&DYNAMIC, (byte, bytes)), parts, location);
     }
 }
 

@@ -206,16 +206,26 @@ pub(super) fn set_tracing(is_tracing: bool) {
 /// Looks at an element that the running thread takes in.
 #[inline(always)]
 pub(crate) fn trace_in<T: Any>(element: &T, location: &'static Location<'static>) {
-    if is_tracing() {
+    #[cold]
+    #[inline(never)]
+    fn look_at<T: Any>(element: &T, location: &'static Location<'static>) {
         take(Kinds::of_element(element), location);
+    }
+    if is_tracing() {
+        look_at(element, location);
     }
 }
 
 /// Looks at an element that the running thread gives away.
 #[inline(always)]
 pub(crate) fn trace_out<T: Any>(element: &T, operation: &'static str, location: &'static Location<'static>) {
-    if is_tracing() {
+    #[cold]
+    #[inline(never)]
+    fn look_at<T: Any>(element: &T, operation: &'static str, location: &'static Location<'static>) {
         give(Kinds::of_element(element), operation, location);
+    }
+    if is_tracing() {
+        look_at(element, operation, location);
     }
 }
 

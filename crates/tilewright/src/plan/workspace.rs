@@ -61,6 +61,11 @@ impl Workspace {
         self.buffer.as_ref()
     }
 
+    /// The same, to write it.
+    pub fn buffer_mut(&mut self) -> Option<&mut Buffer<f32>> {
+        self.buffer.as_mut()
+    }
+
     /// The size.
     pub fn bytes(&self) -> usize {
         self.range.len() * size_of::<f32>()

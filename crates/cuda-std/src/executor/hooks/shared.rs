@@ -112,12 +112,28 @@ fn dynamic_offset<T: Element>(
     if index >= len {
         slice_out_of_bounds((byte_offset, len, size_of::<T>()), index, location);
     }
-    let (available, element_bytes) = (current().dynamic_bytes, size_of::<T>());
-    // The slice may have been made in another launch, with more memory.
-    if byte_offset + len * element_bytes > available {
-        current().fail(location, FaultKind::DynamicSharedBounds { byte_offset, len, element_bytes, available });
+    require_dynamic((byte_offset, len, size_of::<T>()), location);
+    byte_offset.wrapping_add(index.wrapping_mul(size_of::<T>()))
+}
+
+/// Ends the launch unless a slice, which is given as for [`dynamic_words`], is inside: it may have been made in another launch, with more
+/// memory. (There, its end was a number.)
+#[inline(always)]
+fn require_dynamic((byte_offset, len, element_bytes): (usize, usize, usize), location: &'static Location<'static>) {
+    let available = current().dynamic_bytes;
+    if byte_offset.wrapping_add(len.wrapping_mul(element_bytes)) > available {
+        slice_of_more_memory((byte_offset, len, element_bytes), available, location);
     }
-    byte_offset + index * element_bytes
+}
+
+#[cold]
+#[inline(never)]
+fn slice_of_more_memory(
+    (byte_offset, len, element_bytes): (usize, usize, usize),
+    available: usize,
+    location: &'static Location<'static>,
+) -> ! {
+    current().fail(location, FaultKind::DynamicSharedBounds { byte_offset, len, element_bytes, available })
 }
 
 /// The index is taken by value: for a reference, the fast path would have to store it.
@@ -161,21 +177,30 @@ pub(in super::super) fn data_to_read<T: Element>(
     if !is_of_words::<T>() {
         return bytes_to_access(array, offset..offset + size_of::<T>(), location, AccessKind::Read);
     }
+    let data = with_placement(array, |placement| placement.unchecked.get());
+    if data.is_null() { data_to_read_of::<T>(array, offset, location) } else { data }
+}
+
+/// The same where accesses are checked, or the block has not used the array before. Not inlined: kernels have many accesses, and would take several times as long to compile.
+#[inline(never)]
+fn data_to_read_of<T: Element>(
+    array: &'static SharedIdentity,
+    offset: usize,
+    location: &'static Location<'static>,
+) -> *mut u8 {
+    let (words, bytes) = (offset / WORD..(offset + size_of::<T>()) / WORD, size_of::<T>());
     with_placement(array, |placement| {
-        let (data, keys) = (placement.unchecked.get(), placement.keys.get());
-        if !data.is_null() {
-            return data;
-        }
+        let keys = placement.keys.get();
         if keys.is_null() {
-            return data_at_first_access(array, words::<T>(offset), location, note_read, CostKind::SharedLoad);
+            return data_at_first_access(array, words, location, note_read, CostKind::SharedLoad);
         }
-        for word in words::<T>(offset) {
+        for word in words {
             // SAFETY: there is a key for each word of the array, and the element is inside.
             if !is_read_enough(unsafe { *keys.add(word) }) {
                 note_read(array, word, location);
             }
         }
-        spins::count_read(|| Place::Shared(array, offset), size_of::<T>(), location);
+        spins::count_read(|| Place::Shared(array, offset), bytes, location);
         placement.data.get()
     })
 }
@@ -190,18 +215,26 @@ pub(in super::super) fn data_to_write<T: Element>(
     if !is_of_words::<T>() {
         return bytes_to_access(array, offset..offset + size_of::<T>(), location, AccessKind::Write);
     }
+    let data = with_placement(array, |placement| placement.unchecked.get());
+    if data.is_null() { data_to_write_of::<T>(array, offset, location) } else { data }
+}
+
+/// As [`data_to_read_of`].
+#[inline(never)]
+fn data_to_write_of<T: Element>(
+    array: &'static SharedIdentity,
+    offset: usize,
+    location: &'static Location<'static>,
+) -> *mut u8 {
+    let (words, bytes) = (offset / WORD..(offset + size_of::<T>()) / WORD, size_of::<T>());
     with_placement(array, |placement| {
-        let (data, keys) = (placement.unchecked.get(), placement.keys.get());
-        if !data.is_null() {
-            return data;
-        }
-        if keys.is_null() {
-            return data_at_first_access(array, words::<T>(offset), location, note_write, CostKind::SharedStore);
+        if placement.keys.get().is_null() {
+            return data_at_first_access(array, words, location, note_write, CostKind::SharedStore);
         }
         if spins::looks_at_all() {
-            spins::note_shared(CostKind::SharedStore, array, (offset, size_of::<T>()), location);
+            spins::note_shared(CostKind::SharedStore, array, (offset, bytes), location);
         }
-        words::<T>(offset).for_each(|word| note_write(array, word, location));
+        words.for_each(|word| note_write(array, word, location));
         placement.data.get()
     })
 }
@@ -253,11 +286,8 @@ pub(in super::super) fn dynamic_words(
     if index >= len || bytes / element_bytes > len - index {
         slice_out_of_bounds((byte_offset, len, element_bytes), index, location);
     }
-    let available = current().dynamic_bytes;
-    if byte_offset + len * element_bytes > available {
-        current().fail(location, FaultKind::DynamicSharedBounds { byte_offset, len, element_bytes, available });
-    }
-    let first = byte_offset + index * element_bytes;
+    require_dynamic((byte_offset, len, element_bytes), location);
+    let first = byte_offset.wrapping_add(index.wrapping_mul(element_bytes));
     if !first.is_multiple_of(bytes) {
         misaligned_in_shared((byte_offset, len, element_bytes), index, bytes, location);
     }
@@ -319,12 +349,6 @@ fn place_and_note(
 /// Whether elements of a type are words, or several, wherever they are.
 const fn is_of_words<T>() -> bool {
     size_of::<T>().is_multiple_of(WORD) && align_of::<T>().is_multiple_of(WORD)
-}
-
-/// The words of an element.
-#[inline(always)]
-fn words<T: Element>(offset: usize) -> Range<usize> {
-    offset / WORD..(offset + size_of::<T>()) / WORD
 }
 
 /// Gives the running block an array that it has not used before.

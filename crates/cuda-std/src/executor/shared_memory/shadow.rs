@@ -480,7 +480,7 @@ impl SharedMemory {
         let interval = read.stamp.interval();
         let is_same =
             |known: &WarpReads| known.interval == interval && known.warp == warp && ptr::eq(known.location, location);
-        if let Some(known) = record.more_reads.iter_mut().find(|known| is_same(known)) {
+        if let Some(known) = record.more_reads.iter_mut().rev().find(|known| is_same(known)) {
             known.lanes |= 1 << lane;
             return;
         }
