@@ -47,7 +47,7 @@
 //! normwise, one with a block whose largest is below 2⁻⁸⁸ (without being zero). Within these bounds the factors are 2⁻⁷⁴ to 2⁶³, and the
 //! product of two of them is a number that fp32 has, 2⁻¹⁴⁸ to 2¹²⁶. So a sum of 64 products times two factors, added to others by one
 //! fused operation, is rounded once, and overflows or vanishes only where the sum of these terms itself does. `fallback` has a word for
-//! each [`GROUP`](crate::gemm::hopper::fallback::GROUP) lines, which is not zero if one of them is left to the fallback. A product leaves the tiles of such lines to a kernel
+//! each [`GROUP`] lines, which is not zero if one of them is left to the fallback. A product leaves the tiles of such lines to a kernel
 //! that reads the operands themselves.
 //!
 //! Nothing here depends on the order in which blocks run. What it costs: reading every number once, and writing as many bytes. 16.6 KB
