@@ -183,12 +183,12 @@ pub fn run(device: &Device, kernel: &'static KernelInfo) -> Result<Computed, Str
     let own = kernels::ALL.iter().position(|other| other.name == kernel.name).unwrap_or(0);
     let in_each_layout = trials.len() / layouts;
     for number in 0..in_each_layout {
+        if trials[number].is_long && !(own + number).is_multiple_of(2) {
+            continue;
+        }
         for turn in 0..layouts {
             let layout = (own + number + turn) % layouts;
             let trial = &trials[layout * in_each_layout + number];
-            if trial.is_long && !(own + number).is_multiple_of(2) {
-                break;
-            }
             if trial.run(device, kernel)? {
                 computed.trials += 1;
                 computed.that_share_scans += usize::from(trial.if_scans_are_shared.is_some());

@@ -54,8 +54,8 @@ pub trait Operation: Sync {
         Units::CudaCores
     }
 
-    /// The same operation by this one of its kernels, if it chooses among several that compute the same: what `--kernel NAME` means then. Its
-    /// [cases](Description::small) are those that this kernel computes.
+    /// The same operation by this one of its kernels, if it chooses among several that compute the same: what `--kernel NAME` means then. It
+    /// has the kernel's name, by which `--op` finds it, too, and its [cases](Description::small) are those that this kernel computes.
     fn by_kernel(&self, _kernel: &str) -> Option<&'static dyn Operation> {
         None
     }

@@ -263,11 +263,7 @@ impl Program<'_> {
     /// # Errors
     /// [`Error::UnknownOperation`], with the three names that are nearest.
     pub fn operation(&self, name: &str) -> Result<&'static dyn Operation, Error> {
-        let found = self.operations.iter().find(|operation| operation.describe().name == name);
-        found.copied().ok_or_else(|| {
-            let known: Vec<_> = self.operations.iter().map(|operation| operation.describe().name).collect();
-            Error::UnknownOperation { name: name.to_owned(), nearest: Nearest::of(name, &known) }
-        })
+        Ok(named(self.operations, name)?[0])
     }
 
     /// Does something for each operation that is meant. What is wrong with one is said, and the others have their turn.
@@ -426,16 +422,12 @@ pub(crate) fn select(
     operations: &[&'static dyn Operation],
     wanted: &Wanted,
 ) -> Result<Vec<&'static dyn Operation>, Error> {
-    let mut selected = operations.to_vec();
-    if let Some(name) = &wanted.op {
-        selected.retain(|operation| operation.describe().name == name);
-        if selected.is_empty() {
-            let known: Vec<_> = operations.iter().map(|operation| operation.describe().name).collect();
-            return Err(Error::UnknownOperation { name: name.clone(), nearest: Nearest::of(name, &known) });
-        }
-    }
+    let mut selected = match &wanted.op {
+        Some(name) => named(operations, name)?,
+        None => operations.to_vec(),
+    };
     if let Some(name) = &wanted.kernel {
-        let by_kernel: Vec<_> = selected.iter().filter_map(|operation| operation.by_kernel(name)).collect();
+        let by_kernel = by_kernel(&selected, name);
         if !by_kernel.is_empty() {
             return Ok(by_kernel);
         }
@@ -446,6 +438,25 @@ pub(crate) fn select(
         }
     }
     Ok(selected)
+}
+
+/// The operations of this name, at least one.
+fn named(operations: &[&'static dyn Operation], name: &str) -> Result<Vec<&'static dyn Operation>, Error> {
+    let mut named = operations.to_vec();
+    named.retain(|operation| operation.describe().name == name);
+    if named.is_empty() {
+        named = by_kernel(operations, name);
+    }
+    if named.is_empty() {
+        let known: Vec<_> = operations.iter().map(|operation| operation.describe().name).collect();
+        return Err(Error::UnknownOperation { name: name.to_owned(), nearest: Nearest::of(name, &known) });
+    }
+    Ok(named)
+}
+
+/// What computes by this kernel alone.
+fn by_kernel(operations: &[&'static dyn Operation], kernel: &str) -> Vec<&'static dyn Operation> {
+    operations.iter().filter_map(|operation| operation.by_kernel(kernel)).collect()
 }
 
 /// The sizes that were asked for, or those of the last case that is meant for the device.

@@ -36,8 +36,8 @@ pub(super) static ALL: [Product; 9] = [
 /// The same by each kernel.
 static BY_KERNEL: LazyLock<Vec<Product>> = LazyLock::new(|| {
     let by_kernel = |kernel: &&'static KernelInfo| {
-        let Product { name, family, precision, .. } = *ALL.iter().find(|product| product.is_of(kernel))?;
-        let with = |beta| Product { kernel: Some(kernel), beta, ..Product::new(name, family, precision) };
+        let Product { family, precision, .. } = *ALL.iter().find(|product| product.is_of(kernel))?;
+        let with = |beta| Product { kernel: Some(kernel), beta, ..Product::new(kernel.name, family, precision) };
         let product = with(BETA);
         // Some kernels add to nothing.
         Some(if product.describe().small.is_empty() { with(0.0) } else { product })
@@ -238,10 +238,7 @@ impl Operation for Product {
     }
 
     fn by_kernel(&self, kernel: &str) -> Option<&'static dyn Operation> {
-        let is_meant = |product: &&Product| {
-            let of = product.kernel.expect("each has one");
-            of.name == kernel && self.is_of(of)
-        };
+        let is_meant = |product: &&Product| product.name == kernel && product.kernel.is_some_and(|it| self.is_of(it));
         BY_KERNEL.iter().find(is_meant).map(|product| product as &dyn Operation)
     }
 
@@ -356,6 +353,6 @@ mod tests {
         let sizes = operation.describe().last_case(&testkit::Device::cpu(Checks::Full)).unwrap();
         let options = StepOptions { kernel: Some("gemm_wgmma_nt_fp32_3xtf32".to_owned()), ..StepOptions::default() };
         let trace = testkit::record_steps(operation, sizes, 1, 0, options).unwrap();
-        assert_eq!((&*trace.operation, &*trace.kernel), ("gemm-fp32", "gemm_wgmma_nt_fp32_3xtf32"));
+        assert_eq!((&*trace.operation, &*trace.kernel), ("gemm_wgmma_nt_fp32_3xtf32", "gemm_wgmma_nt_fp32_3xtf32"));
     }
 }

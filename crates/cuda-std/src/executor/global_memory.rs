@@ -348,7 +348,7 @@ pub(crate) fn note_global_access(address: usize, bytes: usize, kind: AccessKind,
     }
 }
 
-/// Not inlined: kernels have many accesses, and would take several times as long to compile.
+/// Not inlined: kernels have many accesses, and would take longer to compile.
 #[inline(never)]
 fn enter_global_access(
     context: &Context<'_>,

@@ -181,14 +181,15 @@ pub(in super::super) fn data_to_read<T: Element>(
     if data.is_null() { data_to_read_of::<T>(array, offset, location) } else { data }
 }
 
-/// The same where accesses are checked, or the block has not used the array before. Not inlined: kernels have many accesses, and would take several times as long to compile.
+/// The same where accesses are checked, or the block has not used the array before. Not inlined: kernels have many accesses, and would take longer
+/// to compile.
 #[inline(never)]
 fn data_to_read_of<T: Element>(
     array: &'static SharedIdentity,
     offset: usize,
     location: &'static Location<'static>,
 ) -> *mut u8 {
-    let (words, bytes) = (offset / WORD..(offset + size_of::<T>()) / WORD, size_of::<T>());
+    let (words, bytes) = (words::<T>(offset), size_of::<T>());
     with_placement(array, |placement| {
         let keys = placement.keys.get();
         if keys.is_null() {
@@ -226,7 +227,7 @@ fn data_to_write_of<T: Element>(
     offset: usize,
     location: &'static Location<'static>,
 ) -> *mut u8 {
-    let (words, bytes) = (offset / WORD..(offset + size_of::<T>()) / WORD, size_of::<T>());
+    let (words, bytes) = (words::<T>(offset), size_of::<T>());
     with_placement(array, |placement| {
         if placement.keys.get().is_null() {
             return data_at_first_access(array, words, location, note_write, CostKind::SharedStore);
@@ -349,6 +350,12 @@ fn place_and_note(
 /// Whether elements of a type are words, or several, wherever they are.
 const fn is_of_words<T>() -> bool {
     size_of::<T>().is_multiple_of(WORD) && align_of::<T>().is_multiple_of(WORD)
+}
+
+/// The words of an element.
+#[inline(always)]
+fn words<T: Element>(offset: usize) -> Range<usize> {
+    offset / WORD..(offset + size_of::<T>()) / WORD
 }
 
 /// Gives the running block an array that it has not used before.
