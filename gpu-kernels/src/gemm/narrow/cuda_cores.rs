@@ -22,7 +22,20 @@
 //! last one, and rows of A likewise: what is computed of them is not stored. In the end lanes that have the same elements add up
 //! theirs by shuffles; where A is column-major, the warps do so in shared memory.
 //!
-//! Where a row of A (or its k-th column) or a column of B does not begin at a multiple of 16 bytes, elements are loaded one by one.
+//! Rows of a row-major A may begin anywhere, and are read in vectors all the same: where they are not a multiple of four elements apart, a
+//! warp has every second or fourth row, all of which begin equally far behind a multiple of 16 bytes. That is their *shift*. Of a
+//! column of B whose shift is another one, two vectors are loaded, and the four elements that belong to A's are selected of both. For 16
+//! columns there are not enough registers for that: elements are loaded one by one.
+//!
+//! ```text
+//!  rows of 4j + 1 elements: warp 0 has rows 0, 4, 8, 12              four elements of B for d e f g of A
+//!
+//!   row 0, shift 1     │ · a b c │ d e f g │ h i · · │                         lower       upper
+//!   row 4, shift 1     │ · a b c │ d e f g │ h i · · │                     │ · · · d │ e f g · │
+//!                        by single lanes: a b c, h i
+//! ```
+//!
+//! Where columns of a column-major A do not begin at multiples of 16 bytes, elements are loaded one by one.
 //!
 //! At most 255 registers, 16 KB of shared memory; any device from sm_80 on.
 
@@ -60,6 +73,38 @@ type Loaded<const WIDTH: usize> = [[f32; ROWS]; WIDTH];
 /// The accumulators of a lane.
 type Accumulators<const N: usize> = [[f32; N]; ROWS];
 
+/// The k that are read in vectors, of those of a block, and the others.
+#[derive(Clone, Copy)]
+struct Terms {
+    /// All.
+    begin: u32,
+    end: u32,
+    /// In vectors: a multiple of four.
+    first: u32,
+    last: u32,
+}
+
+impl Terms {
+    /// Those from `begin` to before `end`, where vectors may begin `head` k behind the first one. Where columns of B are shifted, no
+    /// vector of theirs has elements of other columns.
+    #[inline(always)]
+    fn new(begin: u32, end: u32, head: u32, are_shifted: bool) -> Self {
+        let [before, behind] = if are_shifted { [4, 4] } else { [0, 0] };
+        let first = (begin + head + before).min(end);
+        let last = first + (end - first).saturating_sub(behind) / 4 * 4;
+        Self { begin, end, first, last }
+    }
+
+    /// The k number `i` of those that are not read in vectors, of which there are less than 32: three or seven before the vectors, and as many
+    /// behind.
+    #[inline(always)]
+    fn rest(&self, i: u32) -> Option<u32> {
+        let before = self.first - self.begin;
+        let k = if i < before { self.begin + i } else { self.last + (i - before) };
+        (k < self.end).then_some(k)
+    }
+}
+
 /// What a lane reads: four rows of A, and all columns of B.
 #[derive(Clone, Copy)]
 struct Source<'a> {
@@ -67,41 +112,57 @@ struct Source<'a> {
     b: Matrix<'a>,
     /// The first of the rows of A.
     row: u32,
-    /// The k after the last.
+    /// From one of the rows to the next.
+    distance: u32,
+    /// The k after the last that the loop reads.
     end: u32,
 }
 
 impl Source<'_> {
-    /// Whether vectors of four elements can be loaded of both: of lines of A that are `pitch_of_a` apart, and of columns of B.
-    #[inline(always)]
-    fn has_vectors(&self, pitch_of_a: u64) -> bool {
-        self.a.has_lines_of_vectors(pitch_of_a) && self.b.has_lines_of_vectors(self.b.col_stride())
-    }
-
-    /// The row of A that row `i` of the lane reads.
+    /// The row of A that row `i` of the lane reads: for one beyond the last the first of the lane, which has the same shift, if A has that.
     #[inline(always)]
     fn row(&self, i: u32) -> u64 {
-        u64::from((self.row + i).min(self.a.rows().wrapping_sub(1)))
+        let (row, rows) = (self.row + i * self.distance, self.a.rows());
+        u64::from(if row < rows { row } else { self.row.min(rows.wrapping_sub(1)) })
     }
 
     /// `WIDTH` elements of a column of B from `k` on: four, or the same one in all places.
     ///
     /// # Safety
-    /// B is column-major and has a column, and `k + WIDTH` is at most its k; as [`Source::has_vectors`] says if `WIDTH` is 4.
+    /// B is column-major and has a column, and `k + WIDTH` is at most its k. Four elements begin at a multiple of 16 bytes, or, if they are
+    /// `SHIFTED`, anywhere, but B has four more before and behind them.
     #[inline(always)]
-    unsafe fn load_b<const WIDTH: usize>(&self, k: u32, col: u32) -> [f32; WIDTH] {
-        let (data, last) = (self.b.data(), self.b.cols().wrapping_sub(1));
+    unsafe fn load_b<const WIDTH: usize, const SHIFTED: bool>(&self, k: u32, col: u32) -> [f32; WIDTH] {
+        let data = self.b.data();
+        let mut numbers = [self.b.cols().wrapping_sub(1), self.b.col_stride() as u32];
+        if SHIFTED {
+            // Or the compiler keeps the place of each column, and has no registers for anything else.
+            hint::pin(&mut numbers);
+        }
+        let [last, stride] = numbers;
         // No overflow: a launch has checked the stride. (Offsets of 64 bits would take twice as many registers.)
-        let offset = col.min(last) * self.b.col_stride() as u32 + k;
-        // SAFETY: the caller's promise: a column and a k of B.
+        let offset = col.min(last) * stride + k;
+        // SAFETY: the caller's promise: a column and a k of B; what a shifted vector has beside them are of the same column.
         unsafe {
-            if WIDTH == 4 {
-                vector(data.get4_unchecked(offset as usize))
-            } else {
+            if WIDTH == 1 {
                 [data.get_unchecked(offset as usize); WIDTH]
+            } else if SHIFTED {
+                let shift = ((data.as_ptr() as u64 / 4) as u32).wrapping_add(offset) % 4;
+                let lower = data.get4_unchecked((offset - shift) as usize);
+                let upper = data.get4_unchecked((offset - shift + 4) as usize);
+                vector(select(lower, upper, shift))
+            } else {
+                vector(data.get4_unchecked(offset as usize))
             }
         }
     }
+}
+
+/// The four elements from number `shift` on, 0 to 3, of eight.
+#[inline(always)]
+fn select([a, b, c, d]: [f32; 4], [e, f, g, _]: [f32; 4], shift: u32) -> [f32; 4] {
+    let [a, b, c, d, e] = if shift & 2 == 0 { [a, b, c, d, e] } else { [c, d, e, f, g] };
+    if shift & 1 == 0 { [a, b, c, d] } else { [b, c, d, e] }
 }
 
 /// Four elements as an array of as many.
@@ -117,7 +178,7 @@ fn vector<const WIDTH: usize>(four: [f32; 4]) -> [f32; WIDTH] {
 /// # Safety
 /// What [`Source::load_b`] asks of B, for k up to the end; `begin` is below 2^32 - 2^16.
 #[inline(always)]
-unsafe fn steps<const N: usize, const WIDTH: usize, const LOADS: usize>(
+unsafe fn steps<const N: usize, const WIDTH: usize, const LOADS: usize, const SHIFTED: bool>(
     source: Source<'_>,
     part: u32,
     begin: u32,
@@ -129,7 +190,7 @@ unsafe fn steps<const N: usize, const WIDTH: usize, const LOADS: usize>(
     let add = |accumulators: &mut Accumulators<N>, a: Loaded<WIDTH>, k: u32| {
         for col in 0..N {
             // SAFETY: the caller's promise.
-            let b = unsafe { source.load_b::<WIDTH>(k, col as u32) };
+            let b = unsafe { source.load_b::<WIDTH, SHIFTED>(k, col as u32) };
             for i in 0..WIDTH {
                 for row in 0..ROWS {
                     accumulators[row][col] = math::fma(a[i][row], b[i], accumulators[row][col]);
@@ -168,10 +229,10 @@ unsafe fn steps<const N: usize, const WIDTH: usize, const LOADS: usize>(
 /// The accumulators of a lane for a row-major A: lane `lane` of 32 has `WIDTH` k at a time.
 ///
 /// # Safety
-/// A is row-major, B is column-major, and neither is empty; `begin` is a multiple of 4 and `end` at most k. As
-/// [`Source::has_vectors`] says if `WIDTH` is 4.
+/// A is row-major, B is column-major, and neither is empty; `begin` is where vectors of A begin, if `WIDTH` is 4, and the end of `source` at
+/// most k. What [`Source::load_b`] asks for each k.
 #[inline(always)]
-unsafe fn row_major<const N: usize, const WIDTH: usize, const LOADS: usize>(
+unsafe fn row_major<const N: usize, const WIDTH: usize, const LOADS: usize, const SHIFTED: bool>(
     source: Source<'_>,
     lane: u32,
     begin: u32,
@@ -181,7 +242,7 @@ unsafe fn row_major<const N: usize, const WIDTH: usize, const LOADS: usize>(
     let load = |k: u32| -> Loaded<WIDTH> {
         let by_row: [[f32; WIDTH]; ROWS] = rows.map(|row| {
             let offset = (row + u64::from(k)) as usize;
-            // SAFETY: a row of A, and a k below the end.
+            // SAFETY: a row of A, and k below the end; aligned, by the definition of the shift.
             unsafe {
                 if WIDTH == 4 {
                     vector(data.get4_streaming_unchecked(offset))
@@ -193,16 +254,16 @@ unsafe fn row_major<const N: usize, const WIDTH: usize, const LOADS: usize>(
         core::array::from_fn(|i| core::array::from_fn(|row| by_row[row][i]))
     };
     // SAFETY: the caller's promise; `load` is called for k below the end.
-    unsafe { steps::<N, WIDTH, LOADS>(source, lane, begin, load) }
+    unsafe { steps::<N, WIDTH, LOADS, SHIFTED>(source, lane, begin, load) }
 }
 
 /// The accumulators of a lane for a column-major A: those of group `group` of 32 have `WIDTH` k at a time. Lane `lane` of 8 in a
 /// group has four rows side by side with vectors, else every eighth.
 ///
 /// # Safety
-/// As for [`row_major`], but A is column-major.
+/// As for [`row_major`], but A is column-major. With vectors, all four rows are rows of A.
 #[inline(always)]
-unsafe fn column_major<const N: usize, const WIDTH: usize, const LOADS: usize>(
+unsafe fn column_major<const N: usize, const WIDTH: usize, const LOADS: usize, const SHIFTED: bool>(
     source: Source<'_>,
     group: u32,
     begin: u32,
@@ -211,38 +272,33 @@ unsafe fn column_major<const N: usize, const WIDTH: usize, const LOADS: usize>(
     let load = |k: u32| -> Loaded<WIDTH> {
         core::array::from_fn(|i| {
             let column = u64::from(k + i as u32) * pitch;
-            // SAFETY: rows of A, and a k below the end. With vectors, all four rows are rows of A.
+            // SAFETY: rows of A, and a k below the end.
             unsafe {
                 if WIDTH == 4 {
                     data.get4_streaming_unchecked((column + u64::from(source.row)) as usize)
                 } else {
-                    core::array::from_fn(|row| data.get_unchecked((column + source.row(8 * row as u32)) as usize))
+                    core::array::from_fn(|row| data.get_unchecked((column + source.row(row as u32)) as usize))
                 }
             }
         })
     };
     // SAFETY: the caller's promise; `load` is called for k below the end.
-    unsafe { steps::<N, WIDTH, LOADS>(source, group, begin, load) }
+    unsafe { steps::<N, WIDTH, LOADS, SHIFTED>(source, group, begin, load) }
 }
 
-/// Adds the products of the k that vectors of four leave: at most three.
+/// Adds the products of one k.
 ///
 /// # Safety
-/// As for [`row_major`], but in any layout of A; `row(i)` is the place of row `i` in the lane.
+/// As for [`row_major`], but in any layout of A.
 #[inline(always)]
-unsafe fn add_rest<const N: usize>(
-    source: Source<'_>,
-    accumulators: &mut Accumulators<N>,
-    k: u32,
-    row: impl Fn(u32) -> u64,
-) {
+unsafe fn add_rest<const N: usize>(source: Source<'_>, accumulators: &mut Accumulators<N>, k: u32) {
     let (data, row_stride, col_stride) = (source.a.data(), source.a.row_stride(), source.a.col_stride());
     for i in 0..ROWS {
         // SAFETY: a row of A, and a k below the end.
-        let a = unsafe { data.get_unchecked((row(i as u32) * row_stride + u64::from(k) * col_stride) as usize) };
+        let a = unsafe { data.get_unchecked((source.row(i as u32) * row_stride + u64::from(k) * col_stride) as usize) };
         for col in 0..N {
             // SAFETY: likewise.
-            let [b] = unsafe { source.load_b::<1>(k, col as u32) };
+            let [b] = unsafe { source.load_b::<1, false>(k, col as u32) };
             accumulators[i][col] = math::fma(a, b, accumulators[i][col]);
         }
     }
@@ -305,36 +361,60 @@ unsafe fn sums_of_chunk<const N: usize, const CHUNK: usize>(
     }
 }
 
+/// How far apart rows are that have the same [shift](Matrix::shift), if each begins `pitch` elements behind the one before: 1, 2 or 4.
+#[inline(always)]
+fn distance(pitch: u64) -> u32 {
+    match pitch % 4 {
+        0 => 1,
+        2 => 2,
+        _ => 4,
+    }
+}
+
 /// The body for a row-major A. A warp has rows of its own, so no warp waits for another.
 ///
 /// # Safety
 /// Called by all threads of a block of [`THREADS`]; A is row-major, B column-major.
 #[inline(always)]
-unsafe fn multiply_row_major<const N: usize, const CHUNK: usize, const LOADS: usize>(gemm: TiledGemm<'_>) {
-    let Some(tile) = gemm.tile(tile_on_cuda_cores(N as u32), thread::block_idx_x()) else { return };
+unsafe fn multiply_row_major<const N: usize, const CHUNK: usize, const LOADS: usize, const SHIFTED_LOADS: usize>(
+    gemm: TiledGemm<'_>,
+) {
     let (warp, lane) = (thread::thread_idx_x() / warp::LANES, warp::lane_id());
-    let first_row = tile.row + warp * ROWS as u32;
+    let Some(tile) = gemm.tile(tile_on_cuda_cores(N as u32), thread::block_idx_x()) else { return };
+    // The rows of as many warps as rows with the same shift are apart lie side by side.
+    let distance = distance(tile.a.row_stride());
+    let first_row = tile.row + warp / distance * distance * ROWS as u32 + warp % distance;
     if first_row >= tile.c.rows() {
         return; // the whole warp
     }
     let Tile { a, b, k_begin, k_end, .. } = tile;
-    let source = Source { a, b, row: first_row, end: k_end };
+    let head = a.shift(a.row_stride(), first_row).wrapping_neg() % 4;
+    let is_shifted = head > 0 || !b.has_lines_of_vectors(b.col_stride());
+    let terms = if is_shifted && SHIFTED_LOADS == 0 {
+        Terms { begin: k_begin, end: k_end, first: k_begin, last: k_end }
+    } else {
+        Terms::new(k_begin, k_end, head, is_shifted)
+    };
+    let source = Source { a, b, row: first_row, distance, end: terms.last };
     // SAFETY: the caller's promise; there are rows and columns, because there is a tile, and k below the end are k of the product.
     let accumulators = unsafe {
-        if source.has_vectors(a.row_stride()) {
-            let mut accumulators = row_major::<N, 4, LOADS>(source, lane, k_begin);
-            let rest = (k_end & !3) + lane;
-            if rest < k_end {
-                add_rest(source, &mut accumulators, rest, |i| source.row(i));
-            }
-            accumulators
+        let mut accumulators = if is_shifted && SHIFTED_LOADS == 0 {
+            row_major::<N, 1, LOADS_OF_ONE, false>(source, lane, terms.first)
+        } else if is_shifted {
+            row_major::<N, 4, SHIFTED_LOADS, true>(source, lane, terms.first)
         } else {
-            row_major::<N, 1, LOADS_OF_ONE>(source, lane, k_begin)
+            row_major::<N, 4, LOADS, false>(source, lane, terms.first)
+        };
+        if let Some(k) = terms.rest(lane) {
+            add_rest(source, &mut accumulators, k);
         }
+        accumulators
     };
     // SAFETY: all lanes of the warp come here. Each element has one lane that stores it.
     unsafe {
-        sums::<N, CHUNK>(&accumulators, 1, |row, col, sum| tile.epilogue_element(first_row + row, col, sum));
+        sums::<N, CHUNK>(&accumulators, 1, |row, col, sum| {
+            tile.epilogue_element(first_row + row * distance, col, sum);
+        });
     }
 }
 
@@ -357,7 +437,9 @@ impl SharedSums {
 /// # Safety
 /// Called by all threads of a block of [`THREADS`], with the shared memory of [`SharedSums`]; A and B are column-major.
 #[inline(always)]
-unsafe fn multiply_column_major<const N: usize, const CHUNK: usize, const LOADS: usize>(gemm: TiledGemm<'_>) {
+unsafe fn multiply_column_major<const N: usize, const CHUNK: usize, const LOADS: usize, const SHIFTED_LOADS: usize>(
+    gemm: TiledGemm<'_>,
+) {
     let shape = const { tile_on_cuda_cores(N as u32) };
     let Some(tile) = gemm.tile(shape, thread::block_idx_x()) else { return };
     // SAFETY: the shared memory that the kernel names.
@@ -365,20 +447,27 @@ unsafe fn multiply_column_major<const N: usize, const CHUNK: usize, const LOADS:
     let (t, lane) = (thread::thread_idx_x(), warp::lane_id());
     let (group, lane_of_group) = (t / 8, lane % 8);
     let Tile { a, b, k_begin, k_end, .. } = tile;
-    let vectors = Source { a, b, row: tile.row + lane_of_group * ROWS as u32, end: k_end };
-    let has_vectors = tile.row + BLOCK_ROWS <= a.rows() && vectors.has_vectors(a.col_stride());
+    let is_shifted = !b.has_lines_of_vectors(b.col_stride());
+    let has_vectors = tile.row + BLOCK_ROWS <= a.rows()
+        && a.has_lines_of_vectors(a.col_stride())
+        && !(is_shifted && SHIFTED_LOADS == 0);
+    let terms = Terms::new(k_begin, k_end, 0, is_shifted);
     // SAFETY: the caller's promise; there are rows and columns, because there is a tile, and k below the end are k of the product.
     let accumulators = unsafe {
         if has_vectors {
-            let mut accumulators = column_major::<N, 4, LOADS>(vectors, group, k_begin);
-            let rest = (k_end & !3) + group;
-            if rest < k_end {
-                add_rest(vectors, &mut accumulators, rest, |i| vectors.row(i));
+            let source = Source { a, b, row: tile.row + lane_of_group * ROWS as u32, distance: 1, end: terms.last };
+            let mut accumulators = if is_shifted {
+                column_major::<N, 4, SHIFTED_LOADS, true>(source, group, terms.first)
+            } else {
+                column_major::<N, 4, LOADS, false>(source, group, terms.first)
+            };
+            if let Some(k) = terms.rest(group) {
+                add_rest(source, &mut accumulators, k);
             }
             accumulators
         } else {
-            let source = Source { row: tile.row + lane_of_group, ..vectors };
-            column_major::<N, 1, LOADS_OF_ONE>(source, group, k_begin)
+            let source = Source { a, b, row: tile.row + lane_of_group, distance: 8, end: k_end };
+            column_major::<N, 1, LOADS_OF_ONE, false>(source, group, k_begin)
         }
     };
     // SAFETY: all threads of the block come here. Each warp writes elements of its own.
@@ -393,10 +482,10 @@ unsafe fn multiply_column_major<const N: usize, const CHUNK: usize, const LOADS:
     }
 }
 
-/// The entry points: for so many columns at most, with so many loads of 16 bytes under way for each row of a lane, with A row-major and
-/// column-major.
+/// The entry points: for so many columns at most, with so many loads of 16 bytes under way for each row of a lane, and where columns of B
+/// are shifted, with A row-major and column-major.
 macro_rules! kernels {
-    ($($columns:literal $loads:literal $nt:ident $tt:ident $nt_doc:literal $tt_doc:literal;)*) => { $(
+    ($($columns:literal $loads:literal $shifted:literal $nt:ident $tt:ident $nt_doc:literal $tt_doc:literal;)*) => { $(
         #[doc = $nt_doc]
         #[kernel(block = 256, min_blocks = 1, requires(
             gemm.n() <= $columns,
@@ -407,7 +496,7 @@ macro_rules! kernels {
         ))]
         pub fn $nt(gemm: TiledGemm<'_>) {
             // SAFETY: all threads of a block of 256; the layouts are as the launch has checked.
-            unsafe { multiply_row_major::<$columns, { chunk($columns) }, $loads>(gemm) }
+            unsafe { multiply_row_major::<$columns, { chunk($columns) }, $loads, $shifted>(gemm) }
         }
 
         #[doc = $tt_doc]
@@ -421,7 +510,7 @@ macro_rules! kernels {
         pub fn $tt(gemm: TiledGemm<'_>) {
             // SAFETY: all threads of a block of 256, with the shared memory that the kernel names; the layouts are as the launch has
             // checked.
-            unsafe { multiply_column_major::<$columns, { chunk($columns) }, $loads>(gemm) }
+            unsafe { multiply_column_major::<$columns, { chunk($columns) }, $loads, $shifted>(gemm) }
         }
 
         #[cfg(not(target_arch = "nvptx64"))]
@@ -441,16 +530,16 @@ macro_rules! kernels {
 }
 
 kernels! {
-    2 4 gemm_narrow_2_nt_fp32 gemm_narrow_2_tt_fp32
+    2 4 4 gemm_narrow_2_nt_fp32 gemm_narrow_2_tt_fp32
         "`C = α·A·B + β·C` in fp32 for at most 2 columns, with A row-major and B column-major."
         "`C = α·A·B + β·C` in fp32 for at most 2 columns, with A and B column-major.";
-    4 4 gemm_narrow_4_nt_fp32 gemm_narrow_4_tt_fp32
+    4 4 2 gemm_narrow_4_nt_fp32 gemm_narrow_4_tt_fp32
         "`C = α·A·B + β·C` in fp32 for at most 4 columns, with A row-major and B column-major."
         "`C = α·A·B + β·C` in fp32 for at most 4 columns, with A and B column-major.";
-    8 4 gemm_narrow_8_nt_fp32 gemm_narrow_8_tt_fp32
+    8 4 2 gemm_narrow_8_nt_fp32 gemm_narrow_8_tt_fp32
         "`C = α·A·B + β·C` in fp32 for at most 8 columns, with A row-major and B column-major."
         "`C = α·A·B + β·C` in fp32 for at most 8 columns, with A and B column-major.";
-    16 2 gemm_narrow_16_nt_fp32 gemm_narrow_16_tt_fp32
+    16 2 0 gemm_narrow_16_nt_fp32 gemm_narrow_16_tt_fp32
         "`C = α·A·B + β·C` in fp32 for at most 16 columns, with A row-major and B column-major."
         "`C = α·A·B + β·C` in fp32 for at most 16 columns, with A and B column-major.";
 }
