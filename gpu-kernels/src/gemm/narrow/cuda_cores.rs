@@ -161,8 +161,13 @@ impl Source<'_> {
 /// The four elements from number `shift` on, 0 to 3, of eight.
 #[inline(always)]
 fn select([a, b, c, d]: [f32; 4], [e, f, g, _]: [f32; 4], shift: u32) -> [f32; 4] {
-    let [a, b, c, d, e] = if shift & 2 == 0 { [a, b, c, d, e] } else { [c, d, e, f, g] };
-    if shift & 1 == 0 { [a, b, c, d] } else { [b, c, d, e] }
+    // Compared, where a bit could be looked at, because of a fault of ptxas (CUDA 13.0): of two bits of a register it makes predicates by one
+    // instruction (R2P), and in a chain of several such selections it writes those of the next one before the last use of these.
+    let mut numbers = [shift];
+    hint::pin(&mut numbers);
+    let [shift] = numbers;
+    let [a, b, c, d, e] = if shift >= 2 { [c, d, e, f, g] } else { [a, b, c, d, e] };
+    if shift == 1 || shift == 3 { [b, c, d, e] } else { [a, b, c, d] }
 }
 
 /// Four elements as an array of as many.
