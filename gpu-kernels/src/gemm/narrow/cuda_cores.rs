@@ -158,7 +158,7 @@ impl Source<'_> {
     }
 }
 
-/// The four elements from number `shift` on, 0 to 3, of eight.
+/// The four elements from number `shift` on, 0 to 3, of eight, the last of which is never one of them.
 #[inline(always)]
 fn select([a, b, c, d]: [f32; 4], [e, f, g, _]: [f32; 4], shift: u32) -> [f32; 4] {
     // Compared, where a bit could be looked at, because of a fault of ptxas (CUDA 13.0): of two bits of a register it makes predicates by one
@@ -386,16 +386,18 @@ unsafe fn multiply_row_major<const N: usize, const CHUNK: usize, const LOADS: us
 ) {
     let (warp, lane) = (thread::thread_idx_x() / warp::LANES, warp::lane_id());
     let Some(tile) = gemm.tile(tile_on_cuda_cores(N as u32), thread::block_idx_x()) else { return };
-    // The rows of as many warps as rows with the same shift are apart lie side by side.
+    // The rows of as many warps as rows with the same shift are apart lie side by side. That is a power of two, and a division takes long.
     let distance = distance(tile.a.row_stride());
-    let first_row = tile.row + warp / distance * distance * ROWS as u32 + warp % distance;
+    let among = warp & (distance - 1);
+    let first_row = tile.row + (warp - among) * ROWS as u32 + among;
     if first_row >= tile.c.rows() {
         return; // the whole warp
     }
     let Tile { a, b, k_begin, k_end, .. } = tile;
     let head = a.shift(a.row_stride(), first_row).wrapping_neg() % 4;
     let is_shifted = head > 0 || !b.has_lines_of_vectors(b.col_stride());
-    let terms = if is_shifted && SHIFTED_LOADS == 0 {
+    let is_single = is_shifted && SHIFTED_LOADS == 0;
+    let terms = if is_single {
         Terms { begin: k_begin, end: k_end, first: k_begin, last: k_end }
     } else {
         Terms::new(k_begin, k_end, head, is_shifted)
@@ -403,7 +405,7 @@ unsafe fn multiply_row_major<const N: usize, const CHUNK: usize, const LOADS: us
     let source = Source { a, b, row: first_row, distance, end: terms.last };
     // SAFETY: the caller's promise; there are rows and columns, because there is a tile, and k below the end are k of the product.
     let accumulators = unsafe {
-        let mut accumulators = if is_shifted && SHIFTED_LOADS == 0 {
+        let mut accumulators = if is_single {
             row_major::<N, 1, LOADS_OF_ONE, false>(source, lane, terms.first)
         } else if is_shifted {
             row_major::<N, 4, SHIFTED_LOADS, true>(source, lane, terms.first)
@@ -487,8 +489,8 @@ unsafe fn multiply_column_major<const N: usize, const CHUNK: usize, const LOADS:
     }
 }
 
-/// The entry points: for so many columns at most, with so many loads of 16 bytes under way for each row of a lane, and where columns of B
-/// are shifted, with A row-major and column-major.
+/// The entry points: for so many columns at most, with so many loads of 16 bytes under way for each row of a lane, and so many where columns of
+/// B are shifted (none if elements are loaded one by one there), with A row-major and column-major.
 macro_rules! kernels {
     ($($columns:literal $loads:literal $shifted:literal $nt:ident $tt:ident $nt_doc:literal $tt_doc:literal;)*) => { $(
         #[doc = $nt_doc]
