@@ -30,7 +30,7 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor::{self, PAYLOAD, Payload, WarpOperation};
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::tensor_cores::{Terms, sum};
+use crate::tensor_cores::{Terms, WORDS, sum};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::wgmma::Kind;
 
@@ -198,72 +198,41 @@ fn multiply_fp64(lanes: &mut [Payload; 32]) {
 
 #[cfg(not(target_arch = "nvptx64"))]
 fn multiply_tf32(lanes: &mut [Payload; 32]) {
-    let mut operands = Operands::<8>::ZERO;
-    for (lane, payload) in lanes.iter().enumerate() {
-        let (g, q) = (lane / 4, lane % 4);
-        for half in 0..2 {
-            let k = q + 4 * half;
-            operands.a[g][k] = payload[2 * half];
-            operands.a[g + 8][k] = payload[2 * half + 1];
-            operands.b[g][k] = payload[4 + half];
-        }
-    }
-    operands.multiply(Kind::Tf32, lanes);
+    multiply::<8>(lanes, Kind::Tf32);
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 fn multiply_bf16(lanes: &mut [Payload; 32]) {
-    multiply_pairs(lanes, Kind::Bf16);
+    multiply::<16>(lanes, Kind::Bf16);
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 fn multiply_fp16(lanes: &mut [Payload; 32]) {
-    multiply_pairs(lanes, Kind::Fp16);
+    multiply::<16>(lanes, Kind::Fp16);
 }
 
-/// A product of operands with two numbers in a register.
+/// Replaces what the lanes bring by what they take: their elements of `A·B + C`.
 #[cfg(not(target_arch = "nvptx64"))]
-fn multiply_pairs(lanes: &mut [Payload; 32], kind: Kind) {
-    let mut operands = Operands::<16>::ZERO;
+fn multiply<const K: usize>(lanes: &mut [Payload; 32], kind: Kind) {
+    let (mut rows, mut columns) = ([[0; WORDS]; 16], [[0; WORDS]; 8]);
     for (lane, payload) in lanes.iter().enumerate() {
         let (g, q) = (lane / 4, lane % 4);
         for half in 0..2 {
-            for place in 0..2 {
-                let k = 2 * q + 8 * half + place;
-                let pick = |word: u32| word >> (16 * place) & 0xFFFF;
-                operands.a[g][k] = pick(payload[2 * half]);
-                operands.a[g + 8][k] = pick(payload[2 * half + 1]);
-                operands.b[g][k] = pick(payload[4 + half]);
-            }
+            let word = q + 4 * half;
+            rows[g][word] = payload[2 * half];
+            rows[g + 8][word] = payload[2 * half + 1];
+            columns[g][word] = payload[4 + half];
         }
     }
-    operands.multiply(kind, lanes);
-}
-
-/// The operands of one instruction: the bits of the rows of A and of the columns of B.
-#[cfg(not(target_arch = "nvptx64"))]
-struct Operands<const K: usize> {
-    a: [[u32; K]; 16],
-    b: [[u32; K]; 8],
-}
-
-#[cfg(not(target_arch = "nvptx64"))]
-impl<const K: usize> Operands<K> {
-    const ZERO: Self = Self { a: [[0; K]; 16], b: [[0; K]; 8] };
-
-    /// Replaces what the lanes bring by what they take: their elements of `A·B + C`.
-    fn multiply(&self, kind: Kind, lanes: &mut [Payload; 32]) {
-        let terms = |line: &[u32; K]| Terms::<K>::new(kind, |k| line[k]);
-        let (a, b) = (self.a.each_ref().map(terms), self.b.each_ref().map(terms));
-        for (lane, payload) in lanes.iter_mut().enumerate() {
-            let (g, q) = (lane / 4, lane % 4);
-            let mut result = [0; PAYLOAD];
-            for i in 0..4 {
-                let (row, col) = (g + 8 * (i / 2), 2 * q + i % 2);
-                let c = f32::from_bits(payload[6 + i]);
-                result[i] = sum(&a[row], &b[col], c).to_bits();
-            }
-            *payload = result;
+    let terms = |words: &[u32; WORDS]| Terms::<K>::new(kind, words);
+    let (rows, columns) = (rows.each_ref().map(terms), columns.each_ref().map(terms));
+    for (lane, payload) in lanes.iter_mut().enumerate() {
+        let (g, q) = (lane / 4, lane % 4);
+        let mut result = [0; PAYLOAD];
+        for i in 0..4 {
+            let (row, column) = (&rows[g + 8 * (i / 2)], &columns[2 * q + i % 2]);
+            result[i] = sum(row, column, f32::from_bits(payload[6 + i])).to_bits();
         }
+        *payload = result;
     }
 }

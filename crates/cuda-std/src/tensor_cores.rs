@@ -26,6 +26,7 @@
 //! cores", PeerJ Computer Science 7:e330 (2021). They found other GPUs to differ in the number of bits and of the products that are
 //! aligned at a time.
 
+use crate::executor;
 use crate::wgmma::Kind;
 
 /// The numbers of the model.
@@ -63,38 +64,66 @@ const FIRST_NOT_FINITE: i32 = (NOT_FINITE + OF_ZERO) as i32;
 /// The bits of an f64's fraction.
 const FRACTION_BITS: i32 = f64::MANTISSA_DIGITS as i32 - 1;
 
+/// The words of a row of A or a column of B, in one instruction: a number in each, or two, the first in the lower half.
+pub(crate) const WORDS: usize = 8;
+
 /// A row of A or a column of B, in one instruction.
 pub(crate) struct Terms<const K: usize> {
-    values: [f64; K],
+    values: [f32; K],
     exponents: [i16; K],
 }
 
+// Loops over arrays, and `i16`: the compiler makes vectors of any processor of these. Of `from_fn` and larger exponents it does not.
 impl<const K: usize> Terms<K> {
-    /// The numbers that tensor cores see in registers, or in halves of them: `bits` gives those of each term.
-    pub(crate) fn new(kind: Kind, bits: impl Fn(usize) -> u32) -> Self {
+    /// The numbers that tensor cores see in these words: 8 of 32 bits, or 16 of 16.
+    pub(crate) fn new(kind: Kind, words: &[u32; WORDS]) -> Self {
+        let mut values = [0.0; K];
         match kind {
-            Kind::Tf32 => Self::of_format(-126, |i| f32::from_bits(bits(i) & 0xFFFF_E000)),
-            Kind::Bf16 => Self::of_format(-126, |i| f32::from_bits(bits(i) << 16)),
-            Kind::Fp16 => Self::of_format(-14, |i| half::f16::from_bits(bits(i) as u16).to_f32()),
+            Kind::Tf32 => {
+                for (value, word) in values.iter_mut().zip(words) {
+                    *value = f32::from_bits(word & 0xFFFF_E000);
+                }
+            }
+            Kind::Bf16 => {
+                for (pair, word) in values.chunks_exact_mut(2).zip(words) {
+                    pair[0] = f32::from_bits(word << 16);
+                    pair[1] = f32::from_bits(word & 0xFFFF_0000);
+                }
+            }
+            Kind::Fp16 => {
+                for (pair, word) in values.chunks_exact_mut(2).zip(words) {
+                    pair[0] = number_of_half(word & 0xFFFF);
+                    pair[1] = number_of_half(word >> 16);
+                }
+            }
             Kind::Int8 => unreachable!("sums of integers are exact, and not this model's"),
         }
-    }
-
-    /// Numbers of a format whose smallest normal number has this exponent.
-    fn of_format(least_exponent: i16, value: impl Fn(usize) -> f32) -> Self {
-        let values: [f32; K] = core::array::from_fn(value);
-        Self { values: values.map(f64::from), exponents: values.map(|value| exponent(value, least_exponent)) }
+        // The exponent of the smallest normal number.
+        let least = if kind == Kind::Fp16 { -14 } else { -126 };
+        let mut exponents = [0; K];
+        for (place, value) in exponents.iter_mut().zip(&values) {
+            *place = exponent(*value, least);
+        }
+        Self { values, exponents }
     }
 }
 
+/// The fp16 number with these bits.
+#[inline(always)]
+fn number_of_half(bits: u32) -> f32 {
+    // With the exponent of fp16 where fp32 has its own, and the rest of the bias by a product, which is exact, also for subnormal numbers.
+    let scaled = f32::from_bits((bits & 0x7FFF) << 13) * f32::from_bits((127 + 112) << 23);
+    let is_finite = bits & 0x7C00 != 0x7C00;
+    f32::from_bits(scaled.to_bits() | if is_finite { 0 } else { 0x7F80_0000 } | (bits & 0x8000) << 16)
+}
+
 /// The exponent of a number of a format, whose smallest normal number has the least.
+#[inline(always)]
 fn exponent(value: f32, least: i16) -> i16 {
-    let field = (value.to_bits() >> 23 & 0xFF) as i16;
-    match field {
-        _ if value == 0.0 => OF_ZERO,
-        0xFF => NOT_FINITE,
-        _ => (field - 127).max(least),
-    }
+    let magnitude = value.to_bits() & 0x7FFF_FFFF;
+    let exponent = ((magnitude >> 23) as i16).wrapping_sub(127).max(least);
+    let exponent = if magnitude == 0 { OF_ZERO } else { exponent };
+    if magnitude >= 0x7F80_0000 { NOT_FINITE } else { exponent }
 }
 
 /// `2^exponent`, of exponents that a normal f64 can have.
@@ -105,15 +134,25 @@ fn power(exponent: i32) -> f64 {
 /// `Σ a·b + c`, as the module's documentation says.
 pub(crate) fn sum<const K: usize>(a: &Terms<K>, b: &Terms<K>, c: f32) -> f32 {
     let result = sum_of_all(a, b, c);
-    crate::executor::trace_sum(&a.values, &b.values, c.into(), result.into(), f32::MIN_POSITIVE.into());
+    if executor::is_tracing() {
+        executor::trace_sum(&a.values, &b.values, c, result, f32::MIN_POSITIVE);
+    }
     result
 }
 
+#[inline(always)]
 fn sum_of_all<const K: usize>(a: &Terms<K>, b: &Terms<K>, c: f32) -> f32 {
-    // Exact: they have at most 22 significant bits, and the exponents of f64 are enough for them.
-    let products: [f64; K] = core::array::from_fn(|i| a.values[i] * b.values[i]);
-    let largest = (0..K).fold(exponent(c, -126), |largest, i| largest.max(a.exponents[i] + b.exponents[i]));
+    let mut exponents = [0; K];
+    for (exponent, (a, b)) in exponents.iter_mut().zip(a.exponents.iter().zip(&b.exponents)) {
+        *exponent = a.wrapping_add(*b);
+    }
+    let largest = exponents.iter().fold(exponent(c, -126), |largest, exponent| largest.max(*exponent));
     let largest = i32::from(largest).max(HOPPER.least_exponent);
+    // Exact: they have at most 22 significant bits, and the exponents of f64 are enough for them.
+    let mut products = [0.0; K];
+    for (product, (a, b)) in products.iter_mut().zip(a.values.iter().zip(&b.values)) {
+        *product = f64::from(*a) * f64::from(*b);
+    }
     if largest >= FIRST_NOT_FINITE {
         // The order does not matter to what comes out: infinity, or no number.
         let sum = products.iter().fold(f64::from(c), |sum, product| sum + product);
@@ -126,15 +165,21 @@ fn sum_of_all<const K: usize>(a: &Terms<K>, b: &Terms<K>, c: f32) -> f32 {
     // 2^(25 − largest), 25 being the fraction bits of `HOPPER`. Zero stays zero. None is infinite or NaN, or `largest` would be
     // `FIRST_NOT_FINITE` or more.
     let cut = |x: f64| -> i32 { unsafe { (x * scale).to_int_unchecked() } };
+    let mut summands = [0; K];
+    for (summand, product) in summands.iter_mut().zip(products) {
+        *summand = cut(product);
+    }
+    let mut sum = i64::from(cut(c.into()));
     // Eight are less than 2^30.
-    let eight = |products: &[f64]| i64::from(products.iter().fold(0, |sum, &product| sum + cut(product)));
-    let sum: i64 = i64::from(cut(c.into())) + products.chunks(8).map(eight).sum::<i64>();
+    for eight in summands.chunks_exact(8) {
+        sum = sum.wrapping_add(i64::from(eight.iter().fold(0, |sum: i32, summand| sum.wrapping_add(*summand))));
+    }
     cut_to_fp32(sum as f64 * power(unit))
 }
 
 /// `x` rounded toward zero. From 2^128 on the result is infinite. Zero is +0.
 fn cut_to_fp32(x: f64) -> f32 {
-    if x.abs() < f32::MIN_POSITIVE.into() {
+    if x != 0.0 && x.abs() < f32::MIN_POSITIVE.into() {
         const LOWEST: i32 = f32::MIN_EXP - f32::MANTISSA_DIGITS as i32;
         return (f64::from((x * power(-LOWEST)) as i32) * power(LOWEST)) as f32;
     }
@@ -149,7 +194,8 @@ mod tests {
     const POWER: fn(i32) -> f32 = |exponent| 2f64.powi(exponent) as f32;
 
     fn sum(a: &[f32], b: &[f32], c: f32) -> f32 {
-        let terms = |x: &[f32]| Terms::<8>::new(Kind::Tf32, |i| x.get(i).map_or(0, |x| x.to_bits()));
+        let terms =
+            |x: &[f32]| Terms::<8>::new(Kind::Tf32, &core::array::from_fn(|i| x.get(i).map_or(0, |x| x.to_bits())));
         super::sum(&terms(a), &terms(b), c)
     }
 
@@ -174,6 +220,17 @@ mod tests {
     fn zeros_are_positive() {
         assert_eq!(sum(&[-0.0; 8], &[1.0; 8], -0.0).to_bits(), 0);
         assert_eq!(sum(&[POWER(-75)], &[-POWER(-75)], 0.0).to_bits(), 0, "what is cut off of −2^-150");
+    }
+
+    #[test]
+    fn every_fp16_number_is_the_one_that_it_is_elsewhere() {
+        for bits in 0..=u16::MAX {
+            let (ours, other) = (number_of_half(bits.into()), half::f16::from_bits(bits).to_f32());
+            assert!(
+                ours.to_bits() == other.to_bits() || ours.is_nan() && other.is_nan(),
+                "{bits:#06x}: {ours} and {other}"
+            );
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ use super::shared_memory::{WORD, has_products, set_has_products};
 use super::steps::{Memory, StepKind};
 use super::tma::Tma;
 use super::values::{self, trace_in};
-use crate::tensor_cores::{Terms, sum};
+use crate::tensor_cores::{Terms, WORDS, sum};
 use crate::wgmma::{Kind, MnMajor};
 use crate::{Element, TileSwizzle};
 
@@ -48,6 +48,8 @@ pub(super) struct Products {
     pending: Vec<Pending>,
     /// What the thread reads for its warp.
     reads: Vec<Read>,
+    /// The number of products that the thread has come to in this block.
+    come: u64,
     /// The number of groups that have been committed: the number of the group that the next product belongs to.
     committed: u64,
     /// Whether a fence orders what the thread has done with its registers before the next product.
@@ -114,7 +116,7 @@ struct Pending {
 }
 
 struct Read {
-    words: Range<usize>,
+    part: Part,
     group: u64,
     location: &'static Location<'static>,
 }
@@ -134,6 +136,17 @@ struct Warpgroup {
     over: usize,
     /// The others, with the thread that came to each first.
     awaited: VecDeque<(usize, &'static Location<'static>)>,
+    columns: [Columns; WARPS],
+}
+
+/// The columns of B in the product that a warp is at. Its lanes come to a product together, and the first that goes on reads the columns for all
+/// of them.
+#[derive(Default)]
+struct Columns {
+    /// Which product of a lane it is: the first, the second.
+    come: u64,
+    of_8: Vec<Terms<8>>,
+    of_16: Vec<Terms<16>>,
 }
 
 impl Warpgroups {
@@ -149,7 +162,7 @@ impl Warpgroups {
         if groups.len() <= group {
             groups.resize_with(group + 1, Warpgroup::default);
         }
-        let Warpgroup { come, over, awaited } = &mut groups[group];
+        let Warpgroup { come, over, awaited, .. } = &mut groups[group];
         let number = come[warp];
         match awaited.get(number - *over) {
             Some((_, other)) if *other != location => return Some(*other),
@@ -162,6 +175,16 @@ impl Warpgroups {
             awaited.pop_front();
         }
         None
+    }
+
+    /// Gives `use_columns` what is kept of the columns for the warp of a thread.
+    fn with_columns(&self, position: usize, use_columns: impl FnOnce(&mut Columns)) {
+        let mut groups = self.0.borrow_mut();
+        let (group, warp) = (position / LANES / WARPS, position / LANES % WARPS);
+        if groups.len() <= group {
+            groups.resize_with(group + 1, Warpgroup::default);
+        }
+        use_columns(&mut groups[group].columns[warp]);
     }
 
     /// A product that some warps have come to, and others have not, at the end of a block: who has come first and where, and what is wrong.
@@ -194,17 +217,57 @@ pub enum SharedTile {
     MnMajor { place: usize, distance: usize },
 }
 
+/// What an instruction reads of a tile.
+#[derive(Clone)]
+struct Part {
+    /// The words of the rows of 128 bytes that it reads from.
+    rows: Range<usize>,
+    /// Where in each of them, before bytes are swizzled, what it reads begins: a multiple of 32 bytes. All of each row if there is none.
+    step: Option<usize>,
+}
+
+impl Part {
+    /// Rows that begin at a byte of the dynamic shared memory, or up to 128 bytes before one.
+    fn new(begin: usize, rows: usize, is_step: bool, location: &'static Location<'static>) -> Self {
+        let step = (is_step && begin.is_multiple_of(WORDS * WORD)).then_some(begin % ROW);
+        Self { rows: tile(begin, rows, location), step }
+    }
+
+    /// The words that it reads, in ranges. A step of a row is 32 bytes: the two pieces of 16 that it is made of stay together when bytes are
+    /// swizzled.
+    fn words(&self) -> impl Iterator<Item = Range<usize>> {
+        let distance = if self.step.is_some() { ROW / WORD } else { self.rows.len() };
+        self.rows.clone().step_by(distance).map(move |row| match self.step {
+            Some(step) => {
+                let first = TileSwizzle::Bytes128.apply(row * WORD + step) / WORD / WORDS * WORDS;
+                first..first + WORDS
+            }
+            None => self.rows.clone(),
+        })
+    }
+
+    /// Enters the reads into the shadow, if there is one.
+    fn note_read(&self, location: &'static Location<'static>) {
+        self.words().for_each(|words| _ = words_to_access(&DYNAMIC, words, location, note_engine_read));
+    }
+
+    /// Ends the launch unless the tensor cores see what threads have written there.
+    fn require_visible(&self, context: &Context<'_>, location: &'static Location<'static>) {
+        self.words().flatten().for_each(|word| Tma::require_visible(context, word, location));
+    }
+}
+
 /// The extent k of an instruction whose operands may be MN-major.
 const HALF_TERMS: usize = 16;
 
 impl SharedTile {
-    /// The words that an instruction may read of so many rows of A or columns of B, the first of which has this number.
-    fn words(self, first: usize, count: usize, location: &'static Location<'static>) -> Vec<Range<usize>> {
+    /// What an instruction may read of so many rows of A or columns of B, the first of which has this number.
+    fn parts(self, first: usize, count: usize, location: &'static Location<'static>) -> Vec<Part> {
         match self {
-            Self::KMajor(place) => vec![tile(place + first * ROW, count, location)],
+            Self::KMajor(place) => vec![Part::new(place + first * ROW, count, true, location)],
             Self::MnMajor { place, distance } => {
                 let blocks = first / MnMajor::WIDTH..(first + count).div_ceil(MnMajor::WIDTH);
-                blocks.map(|block| tile(place + block * distance, HALF_TERMS, location)).collect()
+                blocks.map(|block| Part::new(place + block * distance, HALF_TERMS, false, location)).collect()
             }
         }
     }
@@ -212,8 +275,8 @@ impl SharedTile {
     /// What an instruction takes of a row of A or column of B: 32 bytes. `data` is the dynamic shared memory.
     ///
     /// # Safety
-    /// [`SharedTile::words`] has been called with this row or column: the words are inside. No other OS thread uses the data.
-    unsafe fn terms(self, data: *const u32, number: usize) -> [u32; TERMS_WORDS] {
+    /// [`SharedTile::parts`] has been called with this row or column: the words are inside. No other OS thread uses the data.
+    unsafe fn terms(self, data: *const u32, number: usize) -> [u32; WORDS] {
         // Tiles begin at multiples of 1024 bytes, and 8 rows of 128 bytes are as many.
         let word = |byte: usize| {
             // SAFETY: the caller's promise.
@@ -264,9 +327,6 @@ impl Number for i32 {
     }
 }
 
-/// The words that hold one row of an operand's K-step: 32 bytes.
-const TERMS_WORDS: usize = 8;
-
 /// Multiplies, and adds to the accumulators of this thread or sets them: 64×N of a warpgroup, for twice as many columns as it has accumulators.
 #[track_caller]
 pub(crate) fn multiply<T: Number>(sums: &mut [T], kind: Kind, a: OperandA, b: SharedTile, adds: bool) {
@@ -299,9 +359,9 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: SharedTile, adds:
             || !(is_mn_major(b) || matches!(a, OperandA::Shared(a) if is_mn_major(a))),
         "only formats of 16 bits have operands that are MN-major, not {kind:?}"
     );
-    let mut ranges = b.words(0, columns, location);
+    let mut parts = b.parts(0, columns, location);
     if let OperandA::Shared(a) = a {
-        ranges.extend(a.words(16 * warp, 16, location));
+        parts.extend(a.parts(16 * warp, 16, location));
     }
     let mut products = context.details().products.take();
     let group = products.committed;
@@ -313,18 +373,20 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: SharedTile, adds:
         context.fail(location, FaultKind::RegistersNotFenced);
     }
     context.note_step(StepKind::Wgmma, location, |note, steps| {
-        let bytes = ranges.iter().map(|words| words.start * WORD..words.end * WORD);
+        let bytes = parts.iter().map(|part| part.rows.start * WORD..part.rows.end * WORD);
         let of_a = if matches!(a, OperandA::Shared(_)) { "shared memory" } else { "registers" };
         let first = if adds { "" } else { ", sets the accumulators" };
         let note = note.at(steps, Memory::Shared(&DYNAMIC), bytes).phase(group);
         note.text(format!("64×{columns} {kind:?}, A from {of_a}{first}"))
     });
     if lane == 0 {
-        for words in &ranges {
-            words_to_access(&DYNAMIC, words.clone(), location, note_engine_read);
-            products.reads.push(Read { words: words.clone(), group, location });
+        if context.checks == Checks::Full {
+            for part in &parts {
+                part.note_read(location);
+                part.require_visible(context, location);
+            }
         }
-        require_visible(context, &ranges, location);
+        products.reads.extend(parts.iter().cloned().map(|part| Read { part, group, location }));
     }
     // Without the shadow, which only the first lane needs: the words are inside.
     let data = words_to_access(&DYNAMIC, 0..0, location, note_engine_read).cast::<u32>().cast_const();
@@ -339,12 +401,24 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: SharedTile, adds:
         None => Pending { place, values: sums.to_vec(), group, location },
     };
     // SAFETY: likewise, with these columns.
-    let column = |group: usize, second: usize| unsafe { b.terms(data, 8 * group + 2 * q + second) };
-    match kind {
-        Kind::Tf32 => add_products::<8>(&mut pending.values, kind, &rows, column, adds),
-        Kind::Bf16 | Kind::Fp16 => add_products::<16>(&mut pending.values, kind, &rows, column, adds),
-        Kind::Int8 => add_integers(&mut pending.values, &rows, column, adds),
-    }
+    let column = |number: usize| unsafe { b.terms(data, number) };
+    products.come += 1;
+    context.warpgroups.with_columns(context.current.get(), |known| {
+        let is_first = known.come != products.come;
+        known.come = products.come;
+        let sums = &mut *pending.values;
+        match kind {
+            Kind::Tf32 => {
+                let columns = kept(&mut known.of_8, is_first, columns, |number| Terms::new(kind, &column(number)));
+                add_products(sums, &rows.each_ref().map(|words| Terms::new(kind, words)), columns, q, adds);
+            }
+            Kind::Bf16 | Kind::Fp16 => {
+                let columns = kept(&mut known.of_16, is_first, columns, |number| Terms::new(kind, &column(number)));
+                add_products(sums, &rows.each_ref().map(|words| Terms::new(kind, words)), columns, q, adds);
+            }
+            Kind::Int8 => add_integers(sums, &rows, |group, second| column(8 * group + 2 * q + second), adds),
+        }
+    });
     values::made_by_sums(context, context.current.get(), "a product of a warpgroup", location);
     sums.fill(products.early(location));
     set_has_products(true);
@@ -352,33 +426,31 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: SharedTile, adds:
     context.details().products.set(products);
 }
 
-/// Adds the products of a K-step to the accumulators of a thread, or sets these to them: of two rows, and of two columns of each group of eight.
-fn add_products<const K: usize>(
-    sums: &mut [u32],
-    kind: Kind,
-    rows: &[[u32; TERMS_WORDS]; 2],
-    column: impl Fn(usize, usize) -> [u32; TERMS_WORDS],
-    adds: bool,
-) {
-    let rows = rows.map(|words| terms::<K>(kind, &words));
-    for (group, sums) in sums.chunks_mut(4).enumerate() {
+/// What is kept, after the first has made it. (Lanes that came to products of different sizes have no right result, but one of their own.)
+fn kept<T>(known: &mut Vec<T>, is_first: bool, count: usize, make: impl Fn(usize) -> T) -> &[T] {
+    if is_first || known.len() != count {
+        known.clear();
+        known.extend((0..count).map(make));
+    }
+    known
+}
+
+/// Adds the products of a K-step to the accumulators of a thread, or sets these to them: of two rows, and of two columns of each group of eight,
+/// those of lane `q` of a quad.
+fn add_products<const K: usize>(sums: &mut [u32], rows: &[Terms<K>; 2], columns: &[Terms<K>], q: usize, adds: bool) {
+    for (sums, columns) in sums.chunks_mut(4).zip(columns.chunks(8)) {
         for second in 0..2 {
-            let column = terms::<K>(kind, &column(group, second));
             for (half, row) in rows.iter().enumerate() {
                 let value = &mut sums[2 * half + second];
-                *value = sum(row, &column, if adds { f32::from_bits(*value) } else { 0.0 }).to_bits();
+                let addend = if adds { f32::from_bits(*value) } else { 0.0 };
+                *value = sum(row, &columns[2 * q + second], addend).to_bits();
             }
         }
     }
 }
 
 /// The same with the integers that are the bytes of the words.
-fn add_integers(
-    sums: &mut [u32],
-    rows: &[[u32; TERMS_WORDS]; 2],
-    column: impl Fn(usize, usize) -> [u32; TERMS_WORDS],
-    adds: bool,
-) {
+fn add_integers(sums: &mut [u32], rows: &[[u32; WORDS]; 2], column: impl Fn(usize, usize) -> [u32; WORDS], adds: bool) {
     for (group, sums) in sums.chunks_mut(4).enumerate() {
         for second in 0..2 {
             let column = column(group, second);
@@ -395,14 +467,6 @@ fn add_integers(
 fn product_of_bytes(a: u32, b: u32) -> i32 {
     let of = |word: u32| word.to_le_bytes().map(|byte| i32::from(byte.cast_signed()));
     of(a).iter().zip(of(b)).map(|(a, b)| a * b).sum()
-}
-
-/// The K numbers in these words.
-fn terms<const K: usize>(kind: Kind, words: &[u32; TERMS_WORDS]) -> Terms<K> {
-    Terms::new(kind, |index| match K {
-        TERMS_WORDS => words[index],
-        _ => words[index / 2] >> (16 * (index % 2)) & 0xFFFF,
-    })
 }
 
 /// The words of a tile of so many rows, which begins at a byte of the dynamic shared memory, or up to 128 bytes behind one.
@@ -425,17 +489,8 @@ fn share_registers(lanes: &mut [Payload; LANES]) {
 }
 
 /// The two rows of A that a quad has: lane q has words q and q + 4 of each.
-fn rows_of_quad(quad: &Payload) -> [[u32; TERMS_WORDS]; 2] {
+fn rows_of_quad(quad: &Payload) -> [[u32; WORDS]; 2] {
     [0, 1].map(|second| core::array::from_fn(|word| quad[4 * (word % 4) + 2 * (word / 4) + second]))
-}
-
-/// Ends the launch unless the tensor cores see what threads have written there.
-fn require_visible(context: &Context<'_>, ranges: &[Range<usize>], location: &'static Location<'static>) {
-    if context.checks == Checks::Full {
-        for word in ranges.iter().cloned().flatten() {
-            Tma::require_visible(context, word, location);
-        }
-    }
 }
 
 /// Comes to an instruction of the warpgroup that only orders.
@@ -494,7 +549,7 @@ fn wait_for_bits(sums: &mut [u32], latest: u64) {
     products.reads.retain(|read| {
         let is_over = read.group < end;
         if is_over {
-            words_to_access(&DYNAMIC, read.words.clone(), read.location, note_engine_read);
+            read.part.note_read(read.location);
         }
         !is_over
     });
@@ -518,8 +573,8 @@ pub(super) fn pending_read(
     context.details.iter().enumerate().step_by(LANES).find_map(|(position, details)| {
         let products = details.products.take();
         let mut reads = products.reads.iter();
-        let read = reads.find(|read| read.words.start < words.end && words.start < read.words.end);
-        let read = read.map(|read| (read.words.start.max(words.start), position, read.location));
+        let read = reads.find(|read| read.part.rows.start < words.end && words.start < read.part.rows.end);
+        let read = read.map(|read| (read.part.rows.start.max(words.start), position, read.location));
         details.products.set(products);
         read
     })
@@ -535,5 +590,5 @@ pub(super) fn require_no_products() {
     // What is kept are the allocations: with the last accumulators, the last reads are over.
     let Products { pending, reads, mut lines, .. } = products;
     lines.clear();
-    context.details().products.set(Products { pending, reads, committed: 0, is_fenced: false, lines });
+    context.details().products.set(Products { pending, reads, come: 0, committed: 0, is_fenced: false, lines });
 }

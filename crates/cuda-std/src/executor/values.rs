@@ -253,14 +253,15 @@ pub(crate) fn trace_atomic<T: Any>([before, brought, after]: [T; 3], adds: bool,
 }
 
 /// Looks at a sum of tensor cores, of numbers with this smallest normal one. [`made_by_sums`] tells what came of it.
-pub(crate) fn trace_sum(a: &[f64], b: &[f64], c: f64, result: f64, smallest: f64) {
+pub(crate) fn trace_sum<T: Copy + Into<f64>>(a: &[T], b: &[T], c: T, result: T, smallest: T) {
     if !is_tracing() {
         return;
     }
+    let (c, result, smallest) = (c.into(), result.into(), smallest.into());
     let of = |number: f64| Kinds::of_number(number, smallest);
-    let brought = a.iter().chain(b).fold(of(c), |all, number| all.and(of(*number)));
+    let brought = a.iter().chain(b).fold(of(c), |all, &number| all.and(of(number.into())));
     let mut made = of(result).without(brought);
-    let product: f64 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+    let product: f64 = a.iter().zip(b).map(|(&a, &b)| a.into() * b.into()).sum();
     if product != 0.0 && product.is_finite() && result == c && c.is_finite() {
         made = made.and(Kinds::of(Unusual::LostAddend));
     }

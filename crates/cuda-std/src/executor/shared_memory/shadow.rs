@@ -478,14 +478,23 @@ impl SharedMemory {
         let Some(location) = read.location else { return };
         let (warp, lane) = ((read.stamp.thread() / LANES) as u32, read.stamp.thread() % LANES);
         let interval = read.stamp.interval();
-        let is_same =
-            |known: &WarpReads| known.interval == interval && known.warp == warp && ptr::eq(known.location, location);
-        if let Some(known) = record.more_reads.iter_mut().rev().find(|known| is_same(known)) {
-            known.lanes |= 1 << lane;
+        // A thread's last read is enough: what is ordered after it is ordered after its earlier ones.
+        let (mut is_known, mut is_over) = (false, false);
+        for known in record.more_reads.iter_mut().filter(|known| known.warp == warp) {
+            if known.interval == interval && ptr::eq(known.location, location) {
+                known.lanes |= 1 << lane;
+                is_known = true;
+            } else {
+                known.lanes &= !(1 << lane);
+                is_over |= known.lanes == 0;
+            }
+        }
+        if is_over {
+            record.more_reads.retain(|known| known.lanes != 0);
+        }
+        if is_known {
             return;
         }
-        // What is ordered before this read is ordered before every writer that is ordered after it.
-        record.more_reads.retain(|known| known.accesses().any(|known| self.unordered(known.stamp, read.stamp)));
         record.more_reads.push(WarpReads { location, interval, warp, lanes: 1 << lane });
     }
 
