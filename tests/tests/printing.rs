@@ -10,6 +10,7 @@
 //! Where there is no GPU, these are listed as ignored. The program needs nothing at run time but the driver, so it can be carried to a
 //! machine with one.
 
+use std::io::Seek as _;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -142,12 +143,11 @@ fn on_gpu(kernel: &str, ending: Ending) -> Result<Completion, Failed> {
             other => Err(other.into()),
         };
     }
-    let path = std::env::temp_dir().join(format!("tilewright-printing-{}-{kernel}", std::process::id()));
-    let file = std::fs::File::create(&path)?;
+    let mut file = tempfile::tempfile()?;
     let mut command = Command::new(std::env::current_exe()?);
-    let ended = child::run(command.env(KERNEL_VARIABLE, kernel).stdout(file), Some(PATIENCE))?;
-    let written = std::fs::read_to_string(&path)?;
-    std::fs::remove_file(&path)?;
+    let ended = child::run(command.env(KERNEL_VARIABLE, kernel).stdout(file.try_clone()?), Some(PATIENCE))?;
+    file.rewind()?;
+    let written = std::io::read_to_string(file)?;
     match ended {
         Ended::Exited(status) if status.success() => {}
         other => return Err(format!("{kernel}, in its own process: {other:?}").into()),

@@ -36,6 +36,9 @@ const NO_FENCE: u32 = 6;
 const NO_SECOND_FENCE: u32 = 7;
 const SECOND_FENCE: u32 = 8;
 const TOO_FAR_BACK: u32 = 9;
+/// As [`TELLS_BEFORE_IT_WAITS`], without the last step: overwritten is what only the last step reads, or what the one before it does.
+const OVERWRITES_UNREAD: u32 = 10;
+const OVERWRITES_LAST_READ: u32 = 11;
 
 /// Where a word of a tile is: swizzled.
 fn place(row: usize, word: usize) -> usize {
@@ -73,7 +76,15 @@ unsafe fn multiply<F: Format<Number = f32>>(
         }
         if me >= 128 {
             read.wait(0);
-            words.write(ROWS * ROW + me - 128, 0); // <overwrite>
+            match wrong {
+                OVERWRITES_UNREAD | OVERWRITES_LAST_READ => {
+                    let step = if wrong == OVERWRITES_UNREAD { STEPS - 1 } else { STEPS - 2 };
+                    if me - 128 < 8 {
+                        words.write(ROWS * ROW + place(3, 8 * step + me - 128), 0); // <overwrite a step>
+                    }
+                }
+                _ => words.write(ROWS * ROW + me - 128, 0), // <overwrite>
+            }
             return;
         }
         let (warp, lane) = (me / 32, me % 32);
@@ -84,7 +95,8 @@ unsafe fn multiply<F: Format<Number = f32>>(
         if wrong != NO_FENCE {
             wgmma::fence();
         }
-        for step in 0..STEPS {
+        let is_short = wrong == OVERWRITES_UNREAD || wrong == OVERWRITES_LAST_READ;
+        for step in 0..if is_short { STEPS - 1 } else { STEPS } {
             let of_b = of_b.offset(32 * step as u32);
             if wrong == IN_REGISTERS {
                 let word = |row: usize, at: usize| words.read(place(16 * warp + row, 8 * step + at));
@@ -105,13 +117,14 @@ unsafe fn multiply<F: Format<Number = f32>>(
                 read.arrive();
             }
         };
-        if wrong == TELLS_BEFORE_IT_WAITS {
+        let tells_early = wrong == TELLS_BEFORE_IT_WAITS || is_short;
+        if tells_early {
             tell();
         }
         if wrong != NO_WAIT {
             sums.wait::<0>();
         }
-        if wrong >= NO_SECOND_FENCE {
+        if wrong == NO_SECOND_FENCE || wrong == SECOND_FENCE {
             if wrong == SECOND_FENCE {
                 wgmma::fence();
             }
@@ -122,7 +135,7 @@ unsafe fn multiply<F: Format<Number = f32>>(
             wgmma::commit();
             sums.wait::<0>();
         }
-        if wrong != TELLS_BEFORE_IT_WAITS {
+        if !tells_early {
             tell();
         }
         for (i, sum) in sums.into_iter().enumerate() {
@@ -235,12 +248,26 @@ fn what_goes_on_meanwhile_is_waited_for_and_made_visible() {
     let FaultKind::Race { other, missing: Missing::LaterArrival { .. }, .. } = &overwritten.kind else {
         panic!("{overwritten}")
     };
-    assert_eq!((other.location.line, overwritten.location.unwrap().line), (line("last product"), line("overwrite")));
+    // The word that is overwritten first is one of the first step.
+    assert_eq!((other.location.line, overwritten.location.unwrap().line), (line("product"), line("overwrite")));
+
+    let overwritten = run(OVERWRITES_LAST_READ);
+    let FaultKind::Race { other, .. } = &overwritten.kind else { panic!("{overwritten}") };
+    let lines = (other.location.line, overwritten.location.unwrap().line);
+    assert_eq!(lines, (line("last product"), line("overwrite a step")));
 
     let raced = run(NO_BARRIER);
     let FaultKind::Race { other, by_engine: true, .. } = &raced.kind else { panic!("{raced}") };
     assert!(raced.to_string().ends_with("has to call `fence_async_shared` behind its access as well"), "{raced}");
     assert_eq!(other.location.line, line("write b"));
+}
+
+#[test]
+fn a_step_reads_32_bytes_of_a_row_and_no_others() {
+    let (a, b) = (pack(ROWS, bits_of_tf32, 1), pack(COLUMNS, bits_of_tf32, 1));
+    let mut out = vec![0.0; ROWS * COLUMNS];
+    let (a, b, out) = (GlobalSlice::new(&a), GlobalSlice::new(&b), GlobalSliceMut::new(&mut out));
+    succeed(Checks::Full, multiply_tf32 { a, b, wrong: OVERWRITES_UNREAD, out }, 1);
 }
 
 #[test]

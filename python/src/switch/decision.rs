@@ -14,8 +14,9 @@ use crate::shape::{Products, View};
 
 use super::records::{Predicted, Reason, Record, Taken, record};
 
-/// What a call may cost beside torch's own way, in milliseconds: a product has to be predicted to be faster by more.
-const CALL_MS: f64 = 2e-3;
+/// What a launch may cost the processor beside torch's own way, in milliseconds: a product has to be predicted to be faster by more, for each
+/// of its launches.
+const LAUNCH_MS: f64 = 2e-3;
 
 /// What even the slowest GPU of compute capability 8.0 or higher computes within that time by fp32 instructions: below it, nothing
 /// can be gained, and nothing is looked up.
@@ -156,7 +157,7 @@ impl Setting {
         let options = Options::from(self.wanted);
         // Before kernels are loaded, which may take the driver seconds.
         let predicted = predicted(&products, device, &options, addresses, question)?;
-        if self.only_faster && predicted.is_some_and(|predicted| !is_worth_it(predicted)) {
+        if self.only_faster && predicted.is_some_and(|(predicted, launches)| !is_worth_it(predicted, launches)) {
             return Ok(Decision::PassOn(Reason::NotFaster));
         }
         // SAFETY: the caller's promise.
@@ -164,16 +165,17 @@ impl Setting {
             unsafe { Planned::new(question.place, device, stream, &options, products, addresses, question.adds)? };
         let kernel = planned.plans.first().map_or("none", |plan| plan.kernel().name);
         let taken = Taken { operator: question.operator, sizes, precision: self.precision.clone(), kernel };
+        let predicted = predicted.map(|(predicted, _)| predicted);
         Ok(Decision::Take(Box::new(Take { record: record(taken.clone(), predicted), planned, taken })))
     }
 }
 
-/// Whether a product is faster by more than a call costs.
-fn is_worth_it(Predicted { here, torch }: Predicted) -> bool {
-    torch - here > CALL_MS
+/// Whether a product is faster by more than its launches cost.
+fn is_worth_it(Predicted { here, torch }: Predicted, launches: u64) -> bool {
+    torch - here > LAUNCH_MS * launches as f64
 }
 
-/// What the products should take; none on the CPU executor, of whose times nothing is known.
+/// What the products should take, and by how many launches; none on the CPU executor, of whose times nothing is known.
 ///
 /// Torch multiplies fp32 by cuBLAS, in fp32 instructions. What the fastest of the kernels here takes that does so stands for it.
 fn predicted(
@@ -182,8 +184,9 @@ fn predicted(
     options: &Options,
     addresses: [usize; 3],
     question: &Question,
-) -> Result<Option<Predicted>, Failure> {
+) -> Result<Option<(Predicted, u64)>, Failure> {
     let mut sum = Predicted { here: 0.0, torch: 0.0 };
+    let mut launches = 0;
     for product in descriptions(products, addresses, question.adds) {
         let product = product?;
         let planned = GemmPlan::new(device, &product, options)?;
@@ -192,6 +195,7 @@ fn predicted(
             return Ok(None);
         };
         sum = Predicted { here: sum.here + here, torch: sum.torch + torch };
+        launches += planned.launches() + u64::from(question.fills);
         let facts = &planned.explanation().device;
         if question.fills
             && let Processor::Gpu { compute_capability, .. } = facts.processor
@@ -202,5 +206,5 @@ fn predicted(
             sum.here += 1e3 * (machine.next_launch_seconds + bytes / machine.bandwidth);
         }
     }
-    Ok(Some(sum))
+    Ok(Some((sum, launches)))
 }

@@ -200,18 +200,17 @@ fn plain(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    /// Results as small as can be.
-    fn figures(test: &str) -> Figures {
-        let results = std::env::temp_dir().join(format!("book-figures-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&results).unwrap();
+    /// A text with figures of results as small as can be.
+    fn fill(text: &str) -> anyhow::Result<String> {
+        let results = tempfile::tempdir().unwrap();
         let json = r#"{"results": [{"id": "a b=1", "ms": 0.676512}, {"id": "c", "ms": 16.74}], "error": 1.87e-7}"#;
-        std::fs::write(results.join("r.json"), json).unwrap();
+        std::fs::write(results.path().join("r.json"), json).unwrap();
         std::fs::write(
-            results.join("r.md"),
+            results.path().join("r.md"),
             "# Times\n\n| a | b | 7:00 |\n|---|---|---|\n| x | 1 | 7.0 |\n| x | 2 | 8.0 |\n",
         )
         .unwrap();
-        Figures { results }
+        Figures { results: results.path().to_owned() }.fill(text)
     }
 
     #[test]
@@ -226,7 +225,7 @@ mod tests {
             ("{{rows r.md; times; | {7:00} |}}", "| 7.0 |\n| 8.0 |"),
             ("{{#include x}}", "{{#include x}}"),
         ] {
-            assert_eq!(figures("filled").fill(text).unwrap(), expected);
+            assert_eq!(fill(text).unwrap(), expected);
         }
     }
 
@@ -244,7 +243,7 @@ mod tests {
             ("{{rows r.json; error; {x}}}", "is no array"),
             ("{{figure r.json; error", "without its"),
         ] {
-            let error = format!("{:#}", figures("refused").fill(text).unwrap_err());
+            let error = format!("{:#}", fill(text).unwrap_err());
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

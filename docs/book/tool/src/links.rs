@@ -134,10 +134,10 @@ pub(crate) fn external(root: &Path, documents: &[PathBuf]) -> anyhow::Result<BTr
 mod tests {
     use super::*;
 
-    fn directory(name: &str, files: &[(&str, &str)]) -> PathBuf {
-        let directory = std::env::temp_dir().join(format!("book-links-{name}-{}", std::process::id()));
+    fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
         for (file, text) in files {
-            let path = directory.join(file);
+            let path = directory.path().join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn a_link_of_a_document_to_no_file_or_no_heading_is_named_with_its_line() {
         let a = "# A\n[x](b.md#b) [x](#a) [x](../c)\n\n[x](b.md#c) [x](d.md) [x](#none) [x](https://example.com)\n";
-        let root = directory("documents", &[("docs/a.md", a), ("docs/b.md", "# B\n"), ("c/x", "")]);
-        let wrong = wrong_in_documents(&root, &[PathBuf::from("docs/a.md")]).unwrap();
+        let root = directory(&[("docs/a.md", a), ("docs/b.md", "# B\n"), ("c/x", "")]);
+        let wrong = wrong_in_documents(root.path(), &[PathBuf::from("docs/a.md")]).unwrap();
         assert_eq!(wrong, ["  docs/a.md:4: b.md#c", "  docs/a.md:4: d.md", "  docs/a.md:4: #none"]);
     }
 
@@ -156,9 +156,8 @@ mod tests {
     fn a_link_of_a_page_to_nowhere_and_what_comes_from_a_network_are_named() {
         let page = r##"<h2 id="x"></h2><a href="#x"></a><a href="sub/"></a><a href="https://example.com"></a>
             <a class="y" href="#z"></a><a href="none.html"></a><script src="https://example.com/x.js"></script>{{#include none}}"##;
-        let output =
-            directory("pages", &[("index.html", page), ("sub/index.html", r#"<a href="../index.html#x"></a>"#)]);
-        let wrong = wrong_in_pages(&output).unwrap();
+        let output = directory(&[("index.html", page), ("sub/index.html", r#"<a href="../index.html#x"></a>"#)]);
+        let wrong = wrong_in_pages(output.path()).unwrap();
         let expected = [
             "  index.html: nothing has filled in {{#include none}}",
             "  index.html: #z",
