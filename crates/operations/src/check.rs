@@ -98,10 +98,17 @@ impl fmt::Display for Report {
 /// # Errors
 /// [`Error::NoCases`] and [`Error::SizesMismatch`] for cases that are none. What is wrong with a case is in the report.
 pub fn check(operation: &dyn Operation, device: &Device, seed: u64) -> Result<Report, Error> {
+    check_on(operation, [device; RUNS], seed)
+}
+
+/// The same, each run on a device of its own. The first is the one that the report names.
+fn check_on(operation: &dyn Operation, devices: [&Device; RUNS], seed: u64) -> Result<Report, Error> {
+    let device = devices[0];
     let description = operation.describe();
     let loaded_before = device.loaded_kernels().len();
     let cases = description.cases(!device.is_cpu())?;
-    let cases = cases.into_iter().map(|sizes| check_case(operation, device, sizes, seed)).collect();
+    let case_of = |sizes: Sizes| Case::of(sizes.to_string(), run_on(operation, devices, sizes, seed));
+    let cases = cases.into_iter().map(case_of).collect();
     // A device that others have used may have loaded a kernel before.
     let loaded = device.loaded_kernels();
     let is_listed = |kernel: &str| description.kernels.iter().any(|known| known.name == kernel);
@@ -121,15 +128,24 @@ pub fn check_case(operation: &dyn Operation, device: &Device, sizes: Sizes, seed
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn run(operation: &dyn Operation, device: &Device, sizes: Sizes, seed: u64) -> Result<Accuracy, Error> {
+    run_on(operation, [device; RUNS], sizes, seed)
+}
+
+fn run_on(
+    operation: &dyn Operation,
+    [first, others @ ..]: [&Device; RUNS],
+    sizes: Sizes,
+    seed: u64,
+) -> Result<Accuracy, Error> {
     let trial = Trial::new(operation, sizes, seed)?;
-    let first = trial.run(device)?;
-    let mut accuracy = trial.judge(&first)?;
-    for run in 2..=RUNS {
+    let outputs = trial.run(first)?;
+    let mut accuracy = trial.judge(&outputs)?;
+    for (device, run) in others.into_iter().zip(2..) {
         let again = trial.run(device)?;
         match trial.description.bits {
             Bits::Vary => accuracy = accuracy.and(trial.judge(&again)?),
             Bits::Same | Bits::SameOnOneDevice => {
-                trial.compare(&format!("in runs 1 and {run}"), &first, &again)?;
+                trial.compare(&format!("in runs 1 and {run}"), &outputs, &again)?;
             }
         }
     }
@@ -137,12 +153,14 @@ pub(crate) fn run(operation: &dyn Operation, device: &Device, sizes: Sizes, seed
 }
 
 /// Runs the small cases on the executor with all its checks: as [`check`] does with the limits of compute capability 9.0, and once with
-/// the limits of each that offers less. What does not fit there has to be refused, and what fits has to run.
+/// the limits of each that offers less. What does not fit there has to be refused, and what fits has to run. The second and the third run,
+/// which only show whether bits are the same, are with [`Checks::Bounds`].
 ///
 /// # Errors
 /// Those of [`check`].
 pub fn check_executor(operation: &dyn Operation, seed: u64) -> Result<Report, Error> {
-    let mut report = check(operation, &Device::with_executor(executor(Checks::Full)?), seed)?;
+    let [checked, fast] = [executor(Checks::Full)?, executor(Checks::Bounds)?].map(Device::with_executor);
+    let mut report = check_on(operation, [&checked, &fast, &fast], seed)?;
     report.device = "the CPU executor with all checks".to_owned();
     let description = operation.describe();
     for (sizes, case) in description.cases(false)?.into_iter().zip(&mut report.cases) {
