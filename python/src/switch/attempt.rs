@@ -188,22 +188,29 @@ impl Product {
     fn compute(&self, setting: &Setting) -> Result<Option<Owned>, NotDone> {
         let Self { symbols, operator, device: TorchDevice { kind, ordinal }, a, b, shape, factors, .. } = *self;
         let [at_a, at_b] = self.addresses;
-        let (place, stream) = if setting.on_cpu {
-            (Place::Cpu, Stream::LEGACY)
-        } else {
-            let stream = symbols.current_stream(ordinal).ok_or(Reason::Device)?;
-            (Place::Cuda(ordinal as usize), Stream(stream))
-        };
+        let place = if setting.on_cpu { Place::Cpu } else { Place::Cuda(ordinal as usize) };
         let given = self.out.map(|out| self.given(out)).transpose()?;
         let fills = self.is_elsewhere();
         let (c, at_c) = given.unwrap_or((shape, ALIGNED));
         let adds = self.added.is_some();
         let question = Question { operator: operator.shown(), place, layouts: [a, b, c], adds, fills };
+        // What is passed on again and again shall cost no more than this.
+        let known = setting.known(&question);
+        if let Some(Decision::PassOn(reason)) = known.as_deref() {
+            return Err((*reason).into());
+        }
+        let stream = match place {
+            Place::Cpu => Stream::LEGACY,
+            Place::Cuda(_) => Stream(symbols.current_stream(ordinal).ok_or(Reason::Device)?),
+        };
         // SAFETY: torch's current stream of the device, which torch keeps.
         let device = unsafe { place.device_on(stream)? };
         // SAFETY: the handle was made just now, for this stream.
         let decide = || unsafe { setting.decide(question, &device, stream, [at_a, at_b, at_c]) };
-        let decision = place.on_its_threads(decide)?;
+        let decision = match known {
+            Some(decision) => decision,
+            None => place.on_its_threads(decide)?,
+        };
         let Take { planned, record, taken } = match &*decision {
             Decision::PassOn(reason) => return Err((*reason).into()),
             Decision::Take(take) => &**take,

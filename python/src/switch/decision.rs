@@ -115,7 +115,12 @@ impl Setting {
         Self { precision, wanted, only_faster, on_cpu, decisions: RwLock::default() }
     }
 
-    /// What is done with a product of tensors at these addresses.
+    /// What is done with a product, if that has been decided.
+    pub(super) fn known(&self, question: &Question) -> Option<Arc<Decision>> {
+        self.decisions.read().unwrap_or_else(PoisonError::into_inner).get(question).cloned()
+    }
+
+    /// Decides what is done with a product of tensors at these addresses.
     ///
     /// # Safety
     /// The device is a handle of the place's, made for this stream, which is valid.
@@ -126,9 +131,6 @@ impl Setting {
         stream: Stream,
         addresses: [usize; 3],
     ) -> Result<Arc<Decision>, Failure> {
-        if let Some(known) = self.decisions.read().unwrap_or_else(PoisonError::into_inner).get(&question) {
-            return Ok(known.clone());
-        }
         // SAFETY: the caller's promise.
         let made = Arc::new(unsafe { self.make(&question, device, stream, addresses)? });
         let mut decisions = self.decisions.write().unwrap_or_else(PoisonError::into_inner);
