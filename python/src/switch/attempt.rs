@@ -62,6 +62,10 @@ pub(super) unsafe fn attempt(
         Ok(product) => product,
         Err(reason) => return pass_on(operator, reason, ""),
     };
+    // What is passed on again and again shall cost no more than this.
+    if let Some(reason) = product.reason_known(setting) {
+        return pass_on(operator, reason, "");
+    }
     // Torch may throw here, so no Rust that could panic is around it.
     if !symbols.wants_full_precision() {
         return pass_on(operator, Reason::Tf32, "");
@@ -186,19 +190,13 @@ impl Product {
 
     /// Computes the product: queues it on torch's current stream. The result is new if there is no place for it.
     fn compute(&self, setting: &Setting) -> Result<Option<Owned>, NotDone> {
-        let Self { symbols, operator, device: TorchDevice { kind, ordinal }, a, b, shape, factors, .. } = *self;
+        let Self { symbols, device: TorchDevice { kind, ordinal }, shape, factors, .. } = *self;
         let [at_a, at_b] = self.addresses;
-        let place = if setting.on_cpu { Place::Cpu } else { Place::Cuda(ordinal as usize) };
         let given = self.out.map(|out| self.given(out)).transpose()?;
         let fills = self.is_elsewhere();
         let (c, at_c) = given.unwrap_or((shape, ALIGNED));
-        let adds = self.added.is_some();
-        let question = Question { operator: operator.shown(), place, layouts: [a, b, c], adds, fills };
-        // What is passed on again and again shall cost no more than this.
-        let known = setting.known(&question);
-        if let Some(Decision::PassOn(reason)) = known.as_deref() {
-            return Err((*reason).into());
-        }
+        let question = self.question(setting, c);
+        let place = question.place;
         let stream = match place {
             Place::Cpu => Stream::LEGACY,
             Place::Cuda(_) => Stream(symbols.current_stream(ordinal).ok_or(Reason::Device)?),
@@ -207,7 +205,7 @@ impl Product {
         let device = unsafe { place.device_on(stream)? };
         // SAFETY: the handle was made just now, for this stream.
         let decide = || unsafe { setting.decide(question, &device, stream, [at_a, at_b, at_c]) };
-        let decision = match known {
+        let decision = match setting.known(&question) {
             Some(decision) => decision,
             None => place.on_its_threads(decide)?,
         };
@@ -251,6 +249,25 @@ impl Product {
             eprintln!("tilewright: {operator} m={m} n={n} k={k} batch={count} {precision} {kernel} on {place}");
         }
         Ok(made)
+    }
+
+    /// What a decision depends on, for a result that lies like this.
+    fn question(&self, setting: &Setting, c: Layout) -> Question {
+        let Self { operator, device, a, b, .. } = *self;
+        let place = if setting.on_cpu { Place::Cpu } else { Place::Cuda(device.ordinal as usize) };
+        let (adds, fills) = (self.added.is_some(), self.is_elsewhere());
+        Question { operator: operator.shown(), place, layouts: [a, b, c], adds, fills }
+    }
+
+    /// Why the product has been passed on before, if its result is new and it has.
+    fn reason_known(&self, setting: &Setting) -> Option<Reason> {
+        if self.out.is_some() {
+            return None;
+        }
+        match *setting.known(&self.question(setting, self.shape))? {
+            Decision::PassOn(reason) => Some(reason),
+            Decision::Take(_) => None,
+        }
     }
 
     /// Whether something is added that is not the very tensor which becomes the result.
