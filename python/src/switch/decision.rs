@@ -188,7 +188,7 @@ fn predicted(
     question: &Question,
 ) -> Result<Option<(Predicted, u64)>, Failure> {
     let mut sum = Predicted { here: 0.0, torch: 0.0 };
-    let mut launches = 0;
+    let mut launches = u64::from(question.fills);
     for product in descriptions(products, addresses, question.adds) {
         let product = product?;
         let planned = GemmPlan::new(device, &product, options)?;
@@ -197,7 +197,7 @@ fn predicted(
             return Ok(None);
         };
         sum = Predicted { here: sum.here + here, torch: sum.torch + torch };
-        launches += planned.launches() + u64::from(question.fills);
+        launches += planned.launches();
         let facts = &planned.explanation().device;
         if question.fills
             && let Processor::Gpu { compute_capability, .. } = facts.processor

@@ -16,7 +16,7 @@
 //! warpgroup come to the same ones, in the same order, is looked at when they do, and at the end of the block. The race detector takes the
 //! first lane of a warp for the reader.
 
-use core::cell::RefCell;
+use core::cell::{RefCell, RefMut};
 use core::ops::Range;
 use core::panic::Location;
 use core::ptr;
@@ -157,12 +157,8 @@ impl Warpgroups {
 
     /// Notes that a thread's warp comes to a product. Returns where another warp has come to another product in its place, if one has.
     fn come(&self, position: usize, location: &'static Location<'static>) -> Option<&'static Location<'static>> {
-        let mut groups = self.0.borrow_mut();
-        let (group, warp) = (position / LANES / WARPS, position / LANES % WARPS);
-        if groups.len() <= group {
-            groups.resize_with(group + 1, Warpgroup::default);
-        }
-        let Warpgroup { come, over, awaited, .. } = &mut groups[group];
+        let (mut group, warp) = self.of_warp(position);
+        let Warpgroup { come, over, awaited, .. } = &mut *group;
         let number = come[warp];
         match awaited.get(number - *over) {
             Some((_, other)) if *other != location => return Some(*other),
@@ -177,14 +173,14 @@ impl Warpgroups {
         None
     }
 
-    /// Gives `use_columns` what is kept of the columns for the warp of a thread.
-    fn with_columns(&self, position: usize, use_columns: impl FnOnce(&mut Columns)) {
-        let mut groups = self.0.borrow_mut();
+    /// The warpgroup of a thread, and which of its warps the thread is of.
+    fn of_warp(&self, position: usize) -> (RefMut<'_, Warpgroup>, usize) {
         let (group, warp) = (position / LANES / WARPS, position / LANES % WARPS);
+        let mut groups = self.0.borrow_mut();
         if groups.len() <= group {
             groups.resize_with(group + 1, Warpgroup::default);
         }
-        use_columns(&mut groups[group].columns[warp]);
+        (RefMut::map(groups, |groups| &mut groups[group]), warp)
     }
 
     /// A product that some warps have come to, and others have not, at the end of a block: who has come first and where, and what is wrong.
@@ -246,7 +242,7 @@ impl Part {
         })
     }
 
-    /// Enters the reads into the shadow, if there is one.
+    /// Enters the reads into the shadow, which there is.
     fn note_read(&self, location: &'static Location<'static>) {
         self.words().for_each(|words| _ = words_to_access(&DYNAMIC, words, location, note_engine_read));
     }
@@ -403,22 +399,23 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: SharedTile, adds:
     // SAFETY: likewise, with these columns.
     let column = |number: usize| unsafe { b.terms(data, number) };
     products.come += 1;
-    context.warpgroups.with_columns(context.current.get(), |known| {
-        let is_first = known.come != products.come;
-        known.come = products.come;
-        let sums = &mut *pending.values;
-        match kind {
-            Kind::Tf32 => {
-                let columns = kept(&mut known.of_8, is_first, columns, |number| Terms::new(kind, &column(number)));
-                add_products(sums, &rows.each_ref().map(|words| Terms::new(kind, words)), columns, q, adds);
-            }
-            Kind::Bf16 | Kind::Fp16 => {
-                let columns = kept(&mut known.of_16, is_first, columns, |number| Terms::new(kind, &column(number)));
-                add_products(sums, &rows.each_ref().map(|words| Terms::new(kind, words)), columns, q, adds);
-            }
-            Kind::Int8 => add_integers(sums, &rows, |group, second| column(8 * group + 2 * q + second), adds),
+    let (mut group_of_warps, warp) = context.warpgroups.of_warp(context.current.get());
+    let known = &mut group_of_warps.columns[warp];
+    let is_first = known.come != products.come;
+    known.come = products.come;
+    let under_way = &mut *pending.values;
+    match kind {
+        Kind::Tf32 => {
+            let columns = kept(&mut known.of_8, is_first, columns, |number| Terms::new(kind, &column(number)));
+            add_products(under_way, &rows.each_ref().map(|words| Terms::new(kind, words)), columns, q, adds);
         }
-    });
+        Kind::Bf16 | Kind::Fp16 => {
+            let columns = kept(&mut known.of_16, is_first, columns, |number| Terms::new(kind, &column(number)));
+            add_products(under_way, &rows.each_ref().map(|words| Terms::new(kind, words)), columns, q, adds);
+        }
+        Kind::Int8 => add_integers(under_way, &rows, |group, second| column(8 * group + 2 * q + second), adds),
+    }
+    drop(group_of_warps);
     values::made_by_sums(context, context.current.get(), "a product of a warpgroup", location);
     sums.fill(products.early(location));
     set_has_products(true);
@@ -548,7 +545,7 @@ fn wait_for_bits(sums: &mut [u32], latest: u64) {
     }
     products.reads.retain(|read| {
         let is_over = read.group < end;
-        if is_over {
+        if is_over && context.checks == Checks::Full {
             read.part.note_read(read.location);
         }
         !is_over
