@@ -25,21 +25,26 @@ pub const BINS: usize = 256;
 /// A counter of each lane for each value.
 type Counters = crate::counters::Counters<BINS, LANES>;
 
-/// The blocks for so many words: 16 words for each thread, until there are more blocks than run at the same time on any GPU.
+/// The blocks that a multiprocessor has at the same time.
+const BLOCKS_AT_A_TIME: u32 = 6;
+
+/// The blocks for so many words: 16 words for each thread, until there are as many as run at the same time on so many multiprocessors. With a
+/// few more, all would wait for those.
 #[cfg(not(target_arch = "nvptx64"))]
-fn blocks(words: usize) -> u32 {
-    words.div_ceil(16 * BINS).clamp(1, 1024) as u32
+fn blocks(words: usize, multiprocessors: u32) -> u32 {
+    words.div_ceil(16 * BINS).clamp(1, (multiprocessors * BLOCKS_AT_A_TIME) as usize) as u32
 }
 
-/// Adds to each of 256 bins how often its value occurs among the bytes of some words.
+/// Adds to each of 256 bins how often its value occurs among the bytes of some words, which so many blocks share.
 #[kernel(
     block = 256,
-    min_blocks = 6,
-    grid = blocks(words.len()),
+    min_blocks = BLOCKS_AT_A_TIME,
+    grid = blocks,
     dynamic_shared = Counters::BYTES,
-    requires(bins.len() == BINS)
+    requires(bins.len() == BINS, blocks > 0, blocks <= i32::MAX as u32)
 )]
-pub fn histogram_u8(words: GlobalSlice<'_, u32>, bins: GlobalSliceMut<'_, u32>) {
+pub fn histogram_u8(blocks: u32, words: GlobalSlice<'_, u32>, bins: GlobalSliceMut<'_, u32>) {
+    _ = blocks; // for the grid alone
     let me = thread::thread_idx_x() as usize;
     // SAFETY: all threads come here, with the shared memory of the counters; a byte is below their number, and so is a thread. The barrier is
     // between additions and sums. Bins are only added to.
@@ -68,7 +73,7 @@ mod operation {
         Argument, Bits, Description, Device, Distribution, Element, Error, Expected, Operation, Sizes, Values, Views,
     };
 
-    use super::{BINS, histogram_u8};
+    use super::{BINS, blocks, histogram_u8};
     use crate::zero::zero_u32;
 
     /// How often each byte occurs.
@@ -99,7 +104,9 @@ mod operation {
 
         fn launch(&self, device: &Device, _sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             device.launch(zero_u32 { words: views.disjoint("bins")? })?;
-            Ok(device.launch(histogram_u8 { words: views.read("words")?, bins: views.write("bins")? })?)
+            let words = views.read("words")?;
+            let blocks = blocks(words.len(), crate::hopper::workers(device));
+            Ok(device.launch(histogram_u8 { blocks, words, bins: views.write("bins")? })?)
         }
 
         fn expected(&self, _sizes: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
