@@ -27,7 +27,7 @@ fn compare(beginning: &str, elements: usize) {
 
 #[test]
 fn instructions_of_threads_and_warps_do_what_they_should() {
-    let of_tensor_cores_or_tiles = ["mma_", "wgmma_", "load_tiles_", "store_tile_"];
+    let of_tensor_cores_or_tiles = ["mma_", "wgmma_", "load_tiles_", "load_pixels_", "store_tile_"];
     for name in names() {
         if !of_tensor_cores_or_tiles.iter().any(|beginning| name.starts_with(beginning)) {
             compare(&name, 20_000);
@@ -59,6 +59,11 @@ fn products_of_warpgroups_do_what_they_should() {
 #[test]
 fn tiles_are_loaded_as_they_should() {
     compare("load_tiles_", 0);
+}
+
+#[test]
+fn pixels_are_loaded_as_they_should() {
+    compare("load_pixels_", 0);
 }
 
 #[test]

@@ -74,6 +74,7 @@ mod forwarders;
 mod gpu;
 mod graph;
 mod host_memory;
+mod image_tensor;
 mod launches;
 mod library;
 mod memory;
@@ -96,6 +97,7 @@ pub use gpu::{Gpu, KeptContext, MemoryInfo, Properties, driver_version, keep_con
 pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, Limits, ptx_facts};
 pub use graph::{ExecutableGraph, Graph, GraphLaunch};
 pub use host_memory::HostMemory;
+pub use image_tensor::ImageTensor;
 pub use library::LIBRARY_VARIABLE;
 pub use memory::DeviceMemory;
 pub use module::{Function, Module, Resources};

@@ -165,6 +165,35 @@ pub enum TensorMapFault {
         /// Their size in bytes.
         bytes: u64,
     },
+    /// Images have another number of dimensions than four.
+    #[error("a tensor map of images has 4 dimensions, channels, columns, rows and images, not {0}")]
+    ImageRank(usize),
+    /// Corners that TMA cannot have, or between which there is no pixel.
+    #[error(
+        "base pixels of dimension {dimension}, which has {extent}, begin at {lower} and end {upper} behind its end: both have to be -128 to \
+         127, with a pixel between them"
+    )]
+    Corners {
+        /// The dimension, from 0: 1 for columns, 2 for rows.
+        dimension: usize,
+        /// The lower corner.
+        lower: i32,
+        /// The upper corner.
+        upper: i32,
+        /// The pixels of the dimension.
+        extent: u64,
+    },
+    /// A step from one base pixel to the next that TMA cannot take.
+    #[error("base pixels of dimension {dimension} are {step} apart: they have to be 1 to 8")]
+    Step {
+        /// The dimension, from 0.
+        dimension: usize,
+        /// The step.
+        step: u32,
+    },
+    /// No pixels, or too many.
+    #[error("{0} pixels are to be loaded at a time: they have to be 1 to 1024")]
+    Pixels(u32),
     /// The driver refuses, for a reason that it does not give.
     #[error("{0}")]
     Refused(DriverCall),

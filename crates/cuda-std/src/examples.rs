@@ -12,9 +12,9 @@ use gpu_facts::{KernelFacts, Limits};
 use crate::atomic::AtomicElement;
 use crate::executor::{Checks, Executor};
 use crate::{
-    ContractViolation, Dim3, DisjointSlice, Element, GlobalAtomics, GlobalSlice, GlobalSliceMut, Kernel, KernelParam,
-    Layout, SharedSlice, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle, View, ViewName, dynamic_shared,
-    hopper, thread,
+    ContractViolation, Dim3, DisjointSlice, Element, GlobalAtomics, GlobalSlice, GlobalSliceMut, ImageLayout, ImageMap,
+    Kernel, KernelParam, Layout, SharedSlice, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle, View,
+    ViewName, dynamic_shared, hopper, thread,
 };
 
 /// The dynamic shared memory of each block, in bytes.
@@ -159,6 +159,42 @@ unsafe impl<const ROW: u32, const TILE_COLS: u32, const TILE_ROWS: u32> KernelPa
     fn visit_views(&self, name: ViewName<'_>, visit: &mut dyn FnMut(View<'_>)) {
         self.memory.visit_views(name.field("memory"), visit);
         self.map_mut.visit_views(name.field("map_mut"), visit);
+    }
+}
+
+/// Images of 4 × 4 pixels of 8 numbers, of which TMA loads 16 pixels at a time, for filters of 3 × 3 with a padding of one.
+#[derive(Clone, Copy)]
+pub struct Images<'a> {
+    /// What TMA loads.
+    pub map: ImageMap<'a>,
+}
+
+impl<'a> OfSlice<'a, f32> for Images<'a> {
+    fn of(slice: &'a mut [f32]) -> Self {
+        let (bytes, images) = (size_of_val(slice), slice.len() as u64 / 128);
+        let layout = ImageLayout {
+            element: TileElement::Bytes4,
+            extents: [8, 4, 4, images],
+            byte_strides: [4, 32, 128, 512],
+            lower: [-1; 2],
+            upper: [-1; 2],
+            steps: [1; 2],
+            channels: 8,
+            pixels: 16,
+            swizzle: TileSwizzle::None,
+        };
+        // SAFETY: the executor has no use for the bytes. The layout describes whole images of the slice, which is borrowed for as long as the
+        // map is there.
+        Self { map: unsafe { ImageMap::from_raw_parts([0; 16], slice.as_ptr().cast(), bytes, layout) } }
+    }
+}
+
+// SAFETY: it is never passed to a GPU, and the memory is reported.
+unsafe impl KernelParam for Images<'_> {
+    const LAYOUT: u64 = Layout::new("Images").fingerprint();
+
+    fn visit_views(&self, name: ViewName<'_>, visit: &mut dyn FnMut(View<'_>)) {
+        self.map.visit_views(name.field("map"), visit);
     }
 }
 

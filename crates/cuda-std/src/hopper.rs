@@ -18,6 +18,10 @@
 
 use crate::{SharedSlice, TensorMap, TensorMapMut};
 
+mod pixels;
+
+pub use pixels::load_pixels;
+
 /// A barrier of the kind `mbarrier`: 8 bytes of shared memory.
 ///
 /// ```

@@ -110,6 +110,7 @@ mod global;
 pub mod grid;
 pub mod hint;
 pub mod hopper;
+mod image_map;
 pub mod ldmatrix;
 pub mod math;
 pub mod mma;
@@ -146,6 +147,9 @@ pub use global::{GlobalSlice, GlobalSliceMut};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use gpu_facts::{ComputeCapability, Excess, KernelFacts, KernelSource, Limits};
 #[cfg(not(target_arch = "nvptx64"))]
+pub use image_map::ImageLayout;
+pub use image_map::ImageMap;
+#[cfg(not(target_arch = "nvptx64"))]
 pub use launch::{AnyGrid, ContractViolation, ErasedKernel, Grid, Kernel};
 pub use param::{KernelParam, Layout};
 #[cfg(not(target_arch = "nvptx64"))]
@@ -159,9 +163,9 @@ pub use tilewright_cuda_std_macros::{Element, KernelParam, constant, kernel};
 /// What a kernel source imports: `use cuda_std::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Bf16, Dim3, DisjointSlice, E4m3, E5m2, Element, F16, GlobalAtomics, GlobalSlice, GlobalSliceMut, KernelParam,
-        Shared, SharedSlice, TensorMap, TensorMapMut, atomic, constant, convert, dynamic_shared, gpu_assert, gpu_panic,
-        gpu_println, hint, kernel, math, thread, warp,
+        Bf16, Dim3, DisjointSlice, E4m3, E5m2, Element, F16, GlobalAtomics, GlobalSlice, GlobalSliceMut, ImageMap,
+        KernelParam, Shared, SharedSlice, TensorMap, TensorMapMut, atomic, constant, convert, dynamic_shared,
+        gpu_assert, gpu_panic, gpu_println, hint, kernel, math, thread, warp,
     };
 }
 

@@ -67,6 +67,7 @@
 //! | `prints` | what kernels print on a GPU, and the report of one that panics |
 //! | `short_list` | the lists that every launch makes |
 //! | `tensor_map` | [`TensorLayout`], [`TensorTile`]: arrays as TMA sees them |
+//! | `image_map` | [`ConvolvedImages`], [`PixelTile`]: images as TMA sees them |
 //! | `info`, `host_memory` | [`DeviceInfo`], [`available_host_memory`] |
 
 mod allocations;
@@ -80,6 +81,7 @@ mod graph;
 mod host_buffer;
 mod host_memory;
 mod host_use;
+mod image_map;
 mod info;
 mod kernel_set;
 mod lane;
@@ -96,6 +98,7 @@ pub use error::{Bytes, Error};
 pub use graph::{Graph, GraphBuilder};
 pub use host_buffer::HostBuffer;
 pub use host_memory::available_host_memory;
+pub use image_map::{ConvolvedImages, PixelTile};
 pub use info::DeviceInfo;
 pub use kernel_set::KernelSet;
 pub use loader::LoadedKernel;

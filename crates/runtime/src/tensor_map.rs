@@ -73,6 +73,23 @@ impl TensorLayout {
     }
 }
 
+/// The elements, as a kernel's layout has them.
+pub(crate) fn tile_element(element: TensorElement) -> TileElement {
+    match element {
+        TensorElement::Fp16 | TensorElement::Bf16 => TileElement::Bytes2,
+        TensorElement::Fp32 => TileElement::Bytes4,
+        TensorElement::Tf32 => TileElement::Tf32,
+    }
+}
+
+/// How tiles lie, likewise.
+pub(crate) fn tile_swizzle(swizzle: TensorSwizzle) -> TileSwizzle {
+    match swizzle {
+        TensorSwizzle::None => TileSwizzle::None,
+        TensorSwizzle::Bytes128 => TileSwizzle::Bytes128,
+    }
+}
+
 impl Device {
     /// A tensor map of matrices in an array, for a kernel that loads tiles of them. It lives as long as the view, and counts
     /// as one in a launch.
@@ -105,18 +122,11 @@ impl Device {
             Backend::Cpu(_) => tensor.check().map(|()| [0; 16]).map_err(|fault| tensor.rejected(fault))?,
         };
         let layout = TileLayout {
-            element: match tile.element {
-                TensorElement::Fp16 | TensorElement::Bf16 => TileElement::Bytes2,
-                TensorElement::Fp32 => TileElement::Bytes4,
-                TensorElement::Tf32 => TileElement::Tf32,
-            },
+            element: tile_element(tile.element),
             extents: dimensions.map(|dimension| dimension.extent),
             byte_strides: dimensions.map(|dimension| dimension.byte_stride),
             tile: dimensions.map(|dimension| dimension.tile),
-            swizzle: match tile.swizzle {
-                TensorSwizzle::None => TileSwizzle::None,
-                TensorSwizzle::Bytes128 => TileSwizzle::Bytes128,
-            },
+            swizzle: tile_swizzle(tile.swizzle),
         };
         // SAFETY: the words say just this. Every element that they describe is inside the view, as checked above; what is
         // outside of the extents is not loaded. The view's memory is valid and not written to for its lifetime.

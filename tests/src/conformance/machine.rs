@@ -9,10 +9,12 @@ use cuda_driver::{
 };
 use cuda_std::executor::{Checks, Executor, LaunchError};
 use cuda_std::{
-    Element, GlobalSlice, GlobalSliceMut, Kernel, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle,
+    Element, GlobalSlice, GlobalSliceMut, ImageLayout, ImageMap, Kernel, TensorMap, TensorMapMut, TileElement,
+    TileLayout, TileSwizzle,
 };
 
 use super::kernels::{PTX, tiles};
+use super::pixels::Pixels;
 use crate::device_features::Launcher;
 
 /// What can go wrong.
@@ -81,19 +83,29 @@ impl Tensor {
 
     fn layout(&self) -> TileLayout {
         TileLayout {
-            element: match self.element {
-                TensorElement::Fp16 | TensorElement::Bf16 => TileElement::Bytes2,
-                TensorElement::Fp32 => TileElement::Bytes4,
-                TensorElement::Tf32 => TileElement::Tf32,
-            },
+            element: tile_element(self.element),
             extents: self.extents,
             byte_strides: self.byte_strides,
             tile: self.tile,
-            swizzle: match self.swizzle {
-                TensorSwizzle::None => TileSwizzle::None,
-                TensorSwizzle::Bytes128 => TileSwizzle::Bytes128,
-            },
+            swizzle: tile_swizzle(self.swizzle),
         }
+    }
+}
+
+/// The elements, as a kernel's layout has them.
+fn tile_element(element: TensorElement) -> TileElement {
+    match element {
+        TensorElement::Fp16 | TensorElement::Bf16 => TileElement::Bytes2,
+        TensorElement::Fp32 => TileElement::Bytes4,
+        TensorElement::Tf32 => TileElement::Tf32,
+    }
+}
+
+/// How tiles lie, likewise.
+fn tile_swizzle(swizzle: TensorSwizzle) -> TileSwizzle {
+    match swizzle {
+        TensorSwizzle::None => TileSwizzle::None,
+        TensorSwizzle::Bytes128 => TileSwizzle::Bytes128,
     }
 }
 
@@ -268,6 +280,51 @@ impl Machine {
                             _ => self.launch(tiles::load_tiles_to_blocks { map, at, words, output }, grid),
                         }
                     }
+                })
+            })
+        })?;
+        Ok(output)
+    }
+
+    /// Loads pixels of images, from so many base pixels on, for a tap each: six numbers for each load. Returns what is in shared memory, load
+    /// by load.
+    ///
+    /// # Errors
+    /// As for [`Machine::run`].
+    ///
+    /// # Panics
+    /// If the array has another length.
+    pub fn load_pixels(&self, pixels: &Pixels, images: &[u32], at: &[u32]) -> Result<Vec<u32>, Error> {
+        assert_eq!(images.len(), pixels.words(), "the images of {pixels:?}");
+        let words = pixels.tile_words();
+        let grid = (at.len() / 6) as u32;
+        let mut output = vec![0; grid as usize * words];
+        self.reading(images, |images| {
+            let map = pixels.with_tensor(images.as_ptr().addr() as u64, |tensor| -> Result<_, Error> {
+                let words = match self {
+                    Self::Executor(_) => [0; 16],
+                    Self::Gpu(gpu, _) => gpu.encode_image_map(tensor)?.words,
+                };
+                let dimensions = tensor.tensor.dimensions;
+                let layout = ImageLayout {
+                    element: tile_element(tensor.tensor.element),
+                    extents: std::array::from_fn(|i| dimensions[i].extent),
+                    byte_strides: std::array::from_fn(|i| dimensions[i].byte_stride),
+                    lower: tensor.lower,
+                    upper: tensor.upper,
+                    steps: tensor.steps,
+                    channels: dimensions[0].tile,
+                    pixels: tensor.pixels,
+                    swizzle: tile_swizzle(tensor.tensor.swizzle),
+                };
+                let bytes = size_of::<u32>() * images.len();
+                // SAFETY: the words say what the layout says; the view's memory is there until the kernel has finished.
+                Ok(unsafe { ImageMap::from_raw_parts(words, images.as_ptr().cast(), bytes, layout) })
+            })?;
+            self.reading(at, |at| {
+                self.writing(&mut output, |output| {
+                    // SAFETY: all views are of memory that is lent until the kernel has finished.
+                    unsafe { self.launch(tiles::load_pixels { map, at, words: words as u32, output }, grid) }
                 })
             })
         })?;

@@ -21,6 +21,7 @@ pub mod number;
 pub mod numerics;
 pub mod operands;
 pub mod outcome;
+pub mod pixels;
 pub mod probes;
 pub mod products;
 pub mod report;
@@ -32,6 +33,7 @@ use rand::rngs::StdRng;
 
 use machine::{Error, Machine};
 use outcome::{Outcome, hex};
+use pixels::{Pixels, pixels};
 use products::{Element, Product, products};
 use report::{FittedProduct, Report};
 use tiles::{Tiles, tiles};
@@ -60,7 +62,9 @@ impl Options {
 pub fn names() -> Vec<String> {
     let words = instructions().into_iter().map(|instruction| instruction.name.to_owned());
     let products = products().into_iter().map(|product| product.name.to_owned());
-    words.chain(tiles().into_iter().map(|tiles| tiles.name)).chain(products).collect()
+    let loads =
+        tiles().into_iter().map(|tiles| tiles.name).chain(pixels().into_iter().map(|pixels| pixels.name.into()));
+    words.chain(loads).chain(products).collect()
 }
 
 /// Compares the executor with another machine, or with the reference. Calls `progress` after each instruction, so that what is found is
@@ -79,6 +83,9 @@ pub fn run(options: &Options, other: Option<&Machine>, mut progress: impl FnMut(
     }
     for tiles in tiles().iter().filter(|tiles| options.takes(&tiles.name)) {
         enter(&mut report, &tiles.name, Tiles::compare(tiles, &executor, other, options.seed));
+    }
+    for pixels in pixels().iter().filter(|pixels| options.takes(pixels.name)) {
+        enter(&mut report, pixels.name, Pixels::compare(pixels, &executor, other, options.seed));
     }
     for product in products().iter().filter(|product| options.takes(product.name)) {
         let result = compare_products(product, &executor, other, options).map(|(outcome, fitted)| {

@@ -184,7 +184,7 @@ impl TmaStage {
     ///
     /// # Safety
     /// One lane calls this, once after each [`Producer::acquire`]; TMA loads of exactly so many bytes follow, by
-    /// [`TmaStage::load_tile`].
+    /// [`TmaStage::load_tile`] and [`TmaStage::load_pixels`].
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub unsafe fn commit_bytes(self, bytes: u32) {
@@ -222,5 +222,44 @@ impl TmaStage {
     pub unsafe fn load_tile(self, memory: SharedSlice<f32>, index: usize, map: TensorMap<'_>, at: [u32; 3]) {
         // SAFETY: the caller's promise.
         unsafe { hopper::load_tile(memory, index, map, at, self.full) }
+    }
+
+    /// Issues a TMA load of pixels to the stage, likewise: see [`hopper::load_pixels`].
+    ///
+    /// ```
+    /// # use blocks::{examples::ring, ring::*};
+    /// # use cuda_std::{examples::{Images, run_over}, hopper, prelude::*};
+    /// let mut x = Vec::from_iter((0..128).map(|i| i as f32));
+    /// let read = run_over(32, &mut x, |Images { map, .. }: Images<'_>| {
+    ///     // SAFETY: one lane asks for pixels of as many bytes as it has committed, and all wait for them.
+    ///     unsafe {
+    ///         let (pixels, ring) = (dynamic_shared::<f32>(1024, 128), ring::<2>(1, 1));
+    ///         if hopper::elect_one() {
+    ///             let stage = ring.producer().tma_stage();
+    ///             stage.commit_bytes(512);
+    ///             stage.load_pixels(pixels, 0, map, [0, 0, 1, 0], [1, 2]); // a column and two rows further than column 0 of row 1
+    ///         }
+    ///         ring.consumer().wait();
+    ///         pixels.read(0)
+    ///     }
+    /// });
+    /// assert_eq!(read, [104.0; 32], "column 1 of row 3");
+    /// ```
+    ///
+    /// # Safety
+    /// As for [`hopper::load_pixels`]; the target is inside the stage, which has been acquired, and [`TmaStage::commit_bytes`]
+    /// counts the bytes.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub unsafe fn load_pixels(
+        self,
+        memory: SharedSlice<f32>,
+        index: usize,
+        map: ImageMap<'_>,
+        at: [u32; 4],
+        tap: [u16; 2],
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { hopper::load_pixels(memory, index, map, at, tap, self.full) }
     }
 }

@@ -312,3 +312,38 @@ unsafe extern "C" fn cuTensorMapEncodeTiled(
     }
     SUCCESS
 }
+
+#[cfg(not(without_tensor_maps))]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuTensorMapEncodeIm2col(
+    map: *mut [u64; 16],
+    data_type: c_uint,
+    rank: c_uint,
+    address: u64,
+    extents: *const u64,
+    strides: *const u64,
+    lower: *const [i32; 2],
+    upper: *const [i32; 2],
+    channels: c_uint,
+    pixels: c_uint,
+    element_strides: *const [c_uint; 4],
+    interleave: c_uint,
+    swizzle: c_uint,
+    l2_promotion: c_uint,
+    fill: c_uint,
+) -> u32 {
+    check!(prescribed_in_context("cuTensorMapEncodeIm2col"));
+    assert!(map as usize % 64 == 0 && rank == 4 && interleave == 0 && fill == 0);
+    // As many as fit: numbers that are small share a word.
+    let both = |[one, other]: [i32; 2]| u64::from(one as u8) << 8 | u64::from(other as u8);
+    unsafe {
+        let [one, across, down, last] = *element_strides;
+        assert!(one == 1 && last == 1);
+        let mut words = vec![data_type.into(), address, u64::from(swizzle) << 8 | u64::from(l2_promotion)];
+        words.extend_from_slice(std::slice::from_raw_parts(extents, 4));
+        words.extend_from_slice(std::slice::from_raw_parts(strides, 3));
+        words.extend([both(*lower), both(*upper), channels.into(), pixels.into(), across.into(), down.into()]);
+        *map = words.try_into().unwrap();
+    }
+    SUCCESS
+}

@@ -3,7 +3,7 @@
 use crate::fake_driver::assert_says;
 use crate::{fake_library, fake_library_without_tensor_maps, isolated};
 use tilewright_cuda_driver::{
-    Error, Gpu, L2Promotion, TensorDimension, TensorElement, TensorMapFault, TensorSwizzle, TiledTensor,
+    Error, Gpu, ImageTensor, L2Promotion, TensorDimension, TensorElement, TensorMapFault, TensorSwizzle, TiledTensor,
 };
 
 /// A batch of 7 matrices of 300 rows of 1000, whose lines are 1024 elements apart.
@@ -44,6 +44,49 @@ fn the_driver_gets_what_describes_the_array() {
             let words = gpu.encode_tensor_map(&tensor).unwrap().words;
             assert_eq!(words[..10], [number, 2, 0xA000, 0, 2, 1000, 300, 4096, 32, 128], "{element:?}");
         }
+    });
+}
+
+/// 3 images of 20 rows of 30 pixels of 128 channels, of which 64 are loaded at a time.
+const IMAGES: [TensorDimension; 4] = [
+    TensorDimension { extent: 128, byte_stride: 2, tile: 64 },
+    TensorDimension { extent: 30, byte_stride: 256, tile: 1 },
+    TensorDimension { extent: 20, byte_stride: 30 * 256, tile: 1 },
+    TensorDimension { extent: 3, byte_stride: 600 * 256, tile: 1 },
+];
+
+fn images() -> ImageTensor<'static> {
+    let tensor = TiledTensor { element: TensorElement::Bf16, ..tensor(&IMAGES) };
+    ImageTensor { tensor, lower: [-1, -2], upper: [-3, 4], steps: [2, 5], pixels: 192 }
+}
+
+#[test]
+fn the_driver_gets_what_describes_images() {
+    isolated("the_driver_gets_what_describes_images", fake_library, &[], || {
+        let map = Gpu::open(0).unwrap().encode_image_map(&images()).unwrap();
+        assert_eq!(
+            map.words,
+            [9, 0xA000, 0x303, 128, 30, 20, 3, 256, 7680, 153_600, 0xFFFE, 0xFD04, 64, 192, 2, 5],
+            "BFLOAT16, 128-byte swizzle, 256-byte promotion"
+        );
+    });
+}
+
+#[test]
+fn images_that_cannot_be_described_are_refused_with_the_reason() {
+    isolated("images_that_cannot_be_described_are_refused_with_the_reason", fake_library, &[], || {
+        let gpu = Gpu::open(0).unwrap();
+        let error = gpu.encode_image_map(&ImageTensor { lower: [0, -200], ..images() }).unwrap_err();
+        assert_says(&error, &["128 x 30 x 20 x 3 elements of Bf16", "dimension 2, which has 20, begin at -200"]);
+    });
+}
+
+#[test]
+fn what_the_driver_refuses_of_images_is_told() {
+    let variables = [("FAKE_CUDA", "cuTensorMapEncodeIm2col=1")];
+    isolated("what_the_driver_refuses_of_images_is_told", fake_library, &variables, || {
+        let error = Gpu::open(0).unwrap().encode_image_map(&images()).unwrap_err();
+        assert_says(&error, &["cuTensorMapEncodeIm2col returned CUDA_ERROR_INVALID_VALUE (1)"]);
     });
 }
 

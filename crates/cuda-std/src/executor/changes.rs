@@ -25,9 +25,10 @@ use std::vec::Vec;
 use super::WarpOperation;
 use super::context::{Context, LANES, current, try_current};
 use super::hooks::lane;
-use crate::TensorMap;
 use crate::atomic::{Order, Scope};
 use crate::shared::SharedArray;
+
+mod tiles;
 
 macro_rules! changes {
     ($($(#[$doc:meta])* $name:ident $words:literal;)*) => {
@@ -366,40 +367,6 @@ impl Context<'_> {
         }
     }
 
-    /// Where a load by TMA writes to, as an index of a slice, what it reads, and the barrier that it tells. The slice is given by its offset,
-    /// its length and the bytes of an element.
-    pub(super) fn change_load(
-        &self,
-        location: &'static Location<'static>,
-        map: &TensorMap<'_>,
-        (_, _, element_bytes): (usize, usize, usize),
-        (index, at, barrier): (usize, [u32; 3], usize),
-    ) -> (usize, [u32; 3], usize) {
-        use Change::{NextBarrier, NextBoxX, NextBoxY, NextBoxZ, NextTile};
-        match self.change("load_tile", location, &[NextBoxX, NextBoxY, NextBoxZ, NextTile, NextBarrier]) {
-            None => (index, at, barrier),
-            Some(NextBarrier) => (index, at, self.next_barrier(barrier)),
-            Some(NextTile) => (index + tile_bytes(map) / element_bytes, at, barrier),
-            Some(change) => (index, next_box(map, at, change), barrier),
-        }
-    }
-
-    /// Where a store by TMA reads from, and what it writes. As for [`Context::change_load`].
-    pub(super) fn change_store(
-        &self,
-        location: &'static Location<'static>,
-        map: &TensorMap<'_>,
-        (_, _, element_bytes): (usize, usize, usize),
-        (index, at): (usize, [u32; 3]),
-    ) -> (usize, [u32; 3]) {
-        use Change::{NextBoxX, NextBoxY, NextBoxZ, NextTile};
-        match self.change("store_tile", location, &[NextBoxX, NextBoxY, NextBoxZ, NextTile]) {
-            None => (index, at),
-            Some(NextTile) => (index + tile_bytes(map) / element_bytes, at),
-            Some(change) => (index, next_box(map, at, change)),
-        }
-    }
-
     /// The order and the scope of an atomic operation; `has_scope` says whether its scope means anything.
     pub(super) fn change_order(
         &self,
@@ -454,23 +421,6 @@ fn narrower(scope: Scope) -> Option<Scope> {
         Scope::Device | Scope::Cluster => Some(Scope::Block),
         Scope::Block => None,
     }
-}
-
-/// The bytes of a tile of TMA.
-fn tile_bytes(map: &TensorMap<'_>) -> usize {
-    let layout = map.layout();
-    layout.tile.iter().map(|extent| *extent as usize).product::<usize>() * layout.element.bytes()
-}
-
-/// Coordinates of a tile a box further on.
-fn next_box(map: &TensorMap<'_>, mut at: [u32; 3], change: Change) -> [u32; 3] {
-    let dimension = match change {
-        Change::NextBoxX => 0,
-        Change::NextBoxY => 1,
-        _ => 2,
-    };
-    at[dimension] = at[dimension].wrapping_add(map.layout().tile[dimension]);
-    at
 }
 
 /// The index of an access to `count` elements at once.

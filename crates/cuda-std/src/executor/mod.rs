@@ -172,7 +172,9 @@ pub use steps::{
     StepOptions, Steps,
 };
 pub use stop::Stop;
-pub(crate) use tma::{commit_stores, fence_async, load_tile, load_tile_to_blocks, store_tile, wait_for_stores};
+pub(crate) use tma::{
+    commit_stores, fence_async, load_pixels, load_tile, load_tile_to_blocks, store_tile, wait_for_stores,
+};
 pub use unwritten::{UnwrittenElements, UnwrittenMemory};
 pub use values::{FirstUnusual, Unusual, ValueTrace};
 pub(crate) use values::{is_tracing, trace_atomic, trace_in, trace_out, trace_sum};

@@ -22,8 +22,6 @@ use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::collections::VecDeque;
-use std::format;
-use std::string::String;
 use std::vec::Vec;
 
 use super::Checks;
@@ -36,11 +34,11 @@ use super::products;
 use super::remote;
 use super::shared_memory::{POISON, WORD, set_interval};
 use super::steps::{Memory, StepActor, StepBarrier, StepKind};
-use crate::TensorMap;
+use crate::{ImageMap, TensorMap};
 
-/// What the first coordinate of a tile is a multiple of, in bytes, and what is stored at a time. The description of the instruction says
-/// neither, but an H200 ends a kernel with another coordinate for an illegal instruction (measured on 2026-11-22).
-const PIECE_BYTES: u64 = 16;
+mod tile;
+
+use tile::{PIECE_BYTES, Tile};
 
 /// A tile that is being loaded.
 struct Load {
@@ -64,13 +62,6 @@ struct Store {
     /// The number of its group, among those of its thread.
     group: u64,
     location: &'static Location<'static>,
-}
-
-/// A tile of the array that a tensor map describes.
-#[derive(Clone, Copy)]
-struct Tile<'a> {
-    map: TensorMap<'a>,
-    at: [u32; 3],
 }
 
 /// What TMA has to do for the block that a worker runs.
@@ -147,60 +138,8 @@ impl Tma {
 }
 
 impl Tile<'_> {
-    /// What it is of, in words.
-    fn describe(&self, context: &Context<'_>) -> String {
-        let array = context.element_at(self.map.pointer().addr());
-        let [length, lines, matrices] = self.map.layout().tile;
-        let [x, y, z] = self.at.map(u32::cast_signed);
-        let array = array.map_or(String::new(), |element| format!(" of `{}`", element.view));
-        let bytes = self.map.layout().element.bytes();
-        format!("tile {length}×{lines}×{matrices} of {bytes} bytes each at ({x}, {y}, {z}){array}")
-    }
-
-    /// The bytes of the tile.
-    fn bytes(&self) -> usize {
-        let [length, lines, matrices] = self.map.layout().tile.map(|extent| extent as usize);
-        length * lines * matrices * self.map.layout().element.bytes()
-    }
-
-    /// The extents of the array for what is stored: whole pieces of lines.
-    fn extents_to_store(&self) -> [u64; 3] {
-        let [length, lines, matrices] = self.map.layout().extents;
-        [length.next_multiple_of(PIECE_BYTES / self.map.layout().element.bytes() as u64), lines, matrices]
-    }
-
-    /// Calls `visit` for every element inside of these extents, with its place in the tile's shared memory and in the array, in bytes.
-    fn visit(&self, extents: [u64; 3], mut visit: impl FnMut(usize, usize)) {
-        let (map, bytes) = (&self.map, self.map.layout().element.bytes());
-        let [length, lines, matrices] = map.layout().tile;
-        for matrix in 0..matrices {
-            for line in 0..lines {
-                for place in 0..length {
-                    let at = [place, line, matrix];
-                    // Coordinates are signed: a tile may begin before the array, with negative ones.
-                    let coordinates: [u64; 3] =
-                        core::array::from_fn(|i| (i64::from(self.at[i].cast_signed()) + i64::from(at[i])) as u64);
-                    if (0..3).all(|i| coordinates[i] < extents[i]) {
-                        let number = ((matrix * lines + line) * length + place) as usize;
-                        let in_tile = map.layout().swizzle.apply(number * bytes);
-                        let in_array: u64 = (0..3).map(|i| coordinates[i] * map.layout().byte_strides[i]).sum();
-                        visit(in_tile, in_array as usize);
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Tile<'_> {
     /// Enters an access to what the tile is of into the shadow of global memory, for the thread that issues it.
-    fn note_global(
-        &self,
-        context: &Context<'_>,
-        extents: [u64; 3],
-        kind: AccessKind,
-        location: &'static Location<'static>,
-    ) {
+    fn note_global(&self, context: &Context<'_>, kind: AccessKind, location: &'static Location<'static>) {
         if context.global.is_none() {
             return;
         }
@@ -208,11 +147,11 @@ impl Tile<'_> {
             costs.note_tile(self.bytes(), location);
         }
         // Elements of a line lie one behind the other: one access for each line.
-        let (bytes, size) = (self.map.layout().element.bytes(), self.map.size());
-        let base = self.map.pointer().addr();
+        let (bytes, size) = (self.element().bytes(), self.size());
+        let base = self.pointer().addr();
         let mut line: Option<(usize, usize)> = None;
         let note = |(start, end): (usize, usize)| context.note_global(base + start, end - start, kind, location);
-        self.visit(extents, |_, at| {
+        self.visit(kind, |_, at| {
             // What is behind the memory is reported where it is written.
             if at + bytes > size {
                 return;
@@ -239,8 +178,8 @@ fn words_of_tile(
     tile: &Tile<'_>,
     location: &'static Location<'static>,
 ) -> Range<usize> {
-    let coordinate = tile.at[0].cast_signed();
-    let element = tile.map.layout().element.bytes();
+    let coordinate = tile.first_coordinate();
+    let element = tile.element().bytes();
     if i64::from(coordinate) * element as i64 % PIECE_BYTES as i64 != 0 {
         current().fail(location, FaultKind::TileMisaligned { coordinate, element_bytes: element });
     }
@@ -248,8 +187,28 @@ fn words_of_tile(
     if index >= len || bytes > (len - index) * element_bytes || first + bytes > current().dynamic_bytes {
         slice_out_of_bounds((byte_offset, len, element_bytes), index..index + bytes / element_bytes, location);
     }
-    require_aligned((byte_offset, len, element_bytes), index, tile.map.layout().swizzle.alignment(), location);
+    require_aligned((byte_offset, len, element_bytes), index, tile.swizzle().alignment(), location);
     first / WORD..(first + bytes) / WORD
+}
+
+/// Issues the load of pixels to an element of a slice of shared memory, to be told to the barrier at byte `barrier`.
+#[track_caller]
+pub(crate) fn load_pixels(
+    slice: (usize, usize, usize),
+    index: usize,
+    map: ImageMap<'_>,
+    (at, tap): ([u32; 4], [u16; 2]),
+    barrier: usize,
+) {
+    let (context, location) = (current(), Location::caller());
+    context.require_headroom();
+    let (index, at, barrier) = context.change_load_of_pixels(location, &map, slice, (index, at, barrier));
+    // SAFETY: only the lifetime changes. The launch outlives the block, and no load outlives that.
+    let map = unsafe { core::mem::transmute::<ImageMap<'_>, ImageMap<'static>>(map) };
+    let tile = Tile::Pixels { map, at, tap };
+    let target = words_of_tile(slice, index, &tile, location);
+    issue_load(context, tile, target, barrier, location);
+    tile.note_global(context, AccessKind::Read, location);
 }
 
 /// Issues the load of a tile to an element of a slice of shared memory, to be told to the barrier at byte `barrier`.
@@ -260,10 +219,10 @@ pub(crate) fn load_tile(slice: (usize, usize, usize), index: usize, map: TensorM
     let (index, at, barrier) = context.change_load(location, &map, slice, (index, at, barrier));
     // SAFETY: only the lifetime changes. The launch outlives the block, and no load outlives that.
     let map = unsafe { core::mem::transmute::<TensorMap<'_>, TensorMap<'static>>(map) };
-    let tile = Tile { map, at };
+    let tile = Tile::Array { map, at };
     let target = words_of_tile(slice, index, &tile, location);
     issue_load(context, tile, target, barrier, location);
-    tile.note_global(context, tile.map.layout().extents, AccessKind::Read, location);
+    tile.note_global(context, AccessKind::Read, location);
 }
 
 /// Issues the load of a tile into the shared memory of the running block.
@@ -318,7 +277,7 @@ pub(crate) fn load_tile_to_blocks(
     }
     // SAFETY: only the lifetime changes. The launch outlives the blocks of the cluster, and no load outlives these.
     let map = unsafe { core::mem::transmute::<TensorMap<'_>, TensorMap<'static>>(map) };
-    let tile = Tile { map, at };
+    let tile = Tile::Array { map, at };
     let target = words_of_tile(slice, index, &tile, location);
     let (issuer, block) = (context.current.get(), context.block_number.get());
     for rank in (0..blocks).filter(|rank| ranks >> rank & 1 == 1) {
@@ -352,7 +311,7 @@ pub(crate) fn load_tile_to_blocks(
         });
         owner.engine.loads.borrow_mut().push_back(Load { tile, target, barrier, issuer, block, location, transfer });
     }
-    tile.note_global(context, tile.map.layout().extents, AccessKind::Read, location);
+    tile.note_global(context, AccessKind::Read, location);
     team.wake();
 }
 
@@ -382,9 +341,9 @@ pub(super) fn complete_load(context: &Context<'_>) -> bool {
     let (first, bytes) = (target.start * WORD, target.len() * WORD);
     // SAFETY: the target is inside the dynamic shared memory, and no other OS thread uses the data.
     unsafe { ptr::write_bytes(data.add(first), 0, bytes) };
-    let element = tile.map.layout().element;
-    tile.visit(tile.map.layout().extents, |in_tile, in_array| {
-        let source = tile.map.pointer().wrapping_add(in_array);
+    let element = tile.element();
+    tile.visit(AccessKind::Read, |in_tile, in_array| {
+        let source = tile.pointer().wrapping_add(in_array);
         for byte in 0..element.bytes() {
             // SAFETY: inside the array, by its coordinates, whose memory is valid for reads: the promise of who made the map. Other
             // blocks may write nearby, so accesses are atomic. The target as above.
@@ -428,7 +387,7 @@ pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: Tensor
     let (context, location) = (current(), Location::caller());
     context.require_headroom();
     let (index, at) = context.change_store(location, &map, slice, (index, at));
-    let tile = Tile { map, at };
+    let tile = Tile::Array { map, at };
     let source = words_of_tile(slice, index, &tile, location);
     // Likewise.
     if let Some(dimension) = at.iter().position(|coordinate| coordinate.cast_signed() < 0) {
@@ -438,10 +397,10 @@ pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: Tensor
     if context.checks == Checks::Full {
         source.clone().for_each(|word| Tma::require_visible(context, word, location));
     }
-    tile.note_global(context, tile.extents_to_store(), AccessKind::Write, location);
+    tile.note_global(context, AccessKind::Write, location);
     let first = source.start * WORD;
     let element_bytes = map.layout().element.bytes();
-    tile.visit(tile.extents_to_store(), |in_tile, in_array| {
+    tile.visit(AccessKind::Write, |in_tile, in_array| {
         if in_array + element_bytes > map.size() {
             context.fail(location, FaultKind::StoreBehindArray { byte: in_array, bytes: map.size() });
         }

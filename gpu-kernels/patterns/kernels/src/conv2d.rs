@@ -18,8 +18,8 @@
 //! Where channels of a group are not whole copies (3 channels of a photograph), it copies element by element, and finds out the tap of
 //! each.
 //!
-//! Hopper has kernels of its own for bf16 (`hopper`), where groups have multiples of 64 channels and of 8 filters. Their sums have the same
-//! terms in the same order, and the same bits.
+//! Hopper has kernels of its own for bf16 (`hopper`), where channels and filters are multiples of 8, and of groups channels of 64. Their sums
+//! have the same terms in the same order, and the same bits where channels are multiples of 16.
 //!
 //! fp32 is computed by three TF32 products, as accurately as fp32 sums ([`blocks::mma_scheme`]); what comes out infinite or NaN is computed
 //! again in plain fp32, so that infinities and NaN, and numbers from 2¹¹⁵ on, do what they do in fp32. bf16 has fp32 sums.

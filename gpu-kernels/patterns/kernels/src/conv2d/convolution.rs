@@ -138,9 +138,9 @@ impl Convolution {
         self.is_possible() && self.lens() == Some(lens)
     }
 
-    /// The same, of arrays of x and y: a tensor map says how many elements filters have.
-    pub(super) fn fits_without_filters(&self, [x, y]: [usize; 2]) -> bool {
-        self.lens().is_some_and(|[_, w, _]| self.fits([x, w, y]))
+    /// The same of an array of y: maps say what x and the filters are.
+    pub(super) fn fits_result(&self, y: usize) -> bool {
+        self.lens().is_some_and(|[x, w, _]| self.fits([x, w, y]))
     }
 
     /// Whether channels of a group are multiples of so many elements, and there are fewer than 2³² times as many of x and of the filters.

@@ -1,47 +1,42 @@
-//! Convolution in bf16 on Hopper's tensor cores (`wgmma`, sm_90a): a warpgroup has the pixels of a tap copied to shared memory, and TMA the
-//! filters, and other warpgroups multiply them there.
+//! Convolution in bf16 on Hopper's tensor cores (`wgmma`, sm_90a): TMA loads the pixels of a tap and the filters to shared memory, and two
+//! warpgroups multiply them there.
 //!
 //! ```text
-//!  x[n, h₀ + r·d, w₀ + s·d, 64 channels]   a stage, of 4                    registers
-//!                                         ┌───────────────────┐
-//!  a row of 128 bytes for each pixel ───► │ A   192 × 64      │ ─────────►  3 consumer warpgroups, of 64 pixels each:
-//!       (cp.async, 16 bytes or zeros)     ├───────────────────┤  wgmma      64×256 accumulators
-//!  w[256 filters, r, s, 64 channels] ───► │ B   256 × 64      │ ─────────►
-//!       (TMA)                             └───────────────────┘
+//!  x[n, h₀ + r·d, w₀ + s·d, 64 channels]   a stage, of 4              registers of 2 consumer warpgroups
+//!                                         ┌──────────────────┐
+//!  a row of 128 bytes for each pixel ───► │ A   192 × 64     │ ──────►  each has 192 pixels
+//!       (TMA of an image map)             ├──────────────────┤  wgmma   of 128 filters
+//!  w[256 filters, r, s, 64 channels] ───► │ B   256 × 64     │ ──────►
+//!       (TMA of a tensor map)             └──────────────────┘
 //! ```
 //!
-//! A copy knows where it goes in the swizzle, so rows lie in shared memory as TMA would have them: TMA itself loads boxes of an image, and the
-//! pixels of a tile are none. The four warps of the producer's warpgroup take stages in turns: what makes copies visible to tensor cores waits
-//! for all copies of a thread, so a warp that had several stages under way would wait for the last of them. Each lane works out where the tap
-//! of a pixel is, and eight copy its 128 bytes.
+//! One load brings the pixels that a tap meets for all pixels of a tile, in whichever rows and images those are, and zeros for those outside of
+//! the image ([`hopper::load_pixels`]). Steps go through the taps, and through a tap's channels by 64: behind the last channel there are zeros,
+//! in both operands. (In groups there would be the next group's channels, of which an infinity times zero is NaN; so channels of a group are a
+//! multiple of 64 if there are several.)
 //!
-//! Terms come in the order of [`conv2d_bf16`](super::conv2d_bf16), 16 at a time, so results have the same bits. Blocks stay and go from
-//! tile to tile: the next tile is copied while the results of this one are stored.
+//! Terms come in the order of [`conv2d_bf16`](super::conv2d_bf16), 16 at a time, so results have the same bits where channels are multiples of
+//! 16. Blocks stay and go from tile to tile: the next tile is loaded while the results of this one are stored.
 
 use blocks::ring::{Ring, Unreleased};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::uniform::{this_thread, uniform, warp_number};
-use cuda_std::async_copy::{commit_group, copy_async, wait_group};
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Bf16 as OfBf16, Descriptor, Sums};
 
-use super::{Convolution, Pixel, Term, Tile};
+use super::{Convolution, Tile};
 use crate::quad::transposed;
 
-/// The channels of a stage, and the words and pieces of 16 bytes of a row of so many.
+/// The channels of a stage, and the words of a row of so many.
 pub(super) const CHANNELS: u32 = 64;
 const ROW_WORDS: u32 = 32;
-const PIECES: u32 = 8;
-const PIECE_WORDS: u32 = 4;
-/// The elements of a piece.
-pub(super) const UNIT: u32 = 8;
+/// The filters that are stored at a time.
+const UNIT: u32 = 8;
 /// The pixels of a warpgroup, and its warps and threads.
 const PIXELS: u32 = 64;
 const WARPS: u32 = 4;
 const THREADS: u32 = 128;
-/// The rows of 128 bytes that a warp copies with an instruction.
-const AT_A_TIME: u32 = warp::LANES / PIECES;
 /// The bytes of a row that an instruction takes, and the instructions for a row.
 const STEP_BYTES: u32 = 32;
 const STEPS: u32 = 4;
@@ -54,7 +49,6 @@ struct Division<
     const ACROSS: u32,
     const STAGES: u32,
     const SUMS: usize,
-    const PARTS: usize,
     const CONSUMER_REGISTERS: u32,
     const PRODUCER_REGISTERS: u32,
 >;
@@ -62,7 +56,6 @@ struct Division<
 /// The dynamic shared memory of a block.
 struct Memory {
     stages: SharedArray<f32>,
-    words: SharedArray<u32>,
     ring: SharedArray<u64>,
     bytes: u32,
 }
@@ -104,26 +97,69 @@ pub(super) fn tiles(conv: &Convolution, of_tile: [u32; 2]) -> Option<u32> {
     u32::try_from(all).ok().filter(|&all| all <= i32::MAX as u32 / 2)
 }
 
-/// Whether a map is one of the filters of a convolution, in tiles of 64 terms of so many.
+/// The steps of 64 channels of a sum.
+#[inline(always)]
+fn steps(conv: &Convolution) -> u32 {
+    conv.taps_down * conv.taps_across * conv.channels.div_ceil(CHANNELS)
+}
+
+/// Whether these kernels compute a convolution, if TMA can load its images: filters of a group are stored by eight, and a group's channels do
+/// not end in a stage that has the next group's.
 #[cfg(not(target_arch = "nvptx64"))]
-fn describes(map: &TensorMap<'_>, conv: &Convolution, lines: u32) -> bool {
+pub(super) fn takes(conv: &Convolution) -> bool {
+    conv.filters.is_multiple_of(UNIT) && (conv.groups == 1 || conv.channels.is_multiple_of(CHANNELS))
+}
+
+/// Whether a map is one of the filters of a convolution, in tiles of 64 channels of so many of a tap.
+#[cfg(not(target_arch = "nvptx64"))]
+fn describes_filters(map: &TensorMap<'_>, conv: &Convolution, lines: u32) -> bool {
     use cuda_std::{TileElement, TileSwizzle};
     let layout = map.layout();
-    let [terms, filters, groups] = [conv.terms(), conv.filters, conv.groups].map(u64::from);
-    let strides = [2, 2 * terms, 2 * terms * filters];
+    let taps = u64::from(conv.taps_down) * u64::from(conv.taps_across);
+    let [terms, filters, channels] = [conv.terms(), conv.all_filters(), conv.channels].map(u64::from);
+    let strides = [2, 2 * terms, 2 * channels];
     let fits = |i: usize| layout.byte_strides[i] == strides[i] || layout.extents[i] == 1;
     layout.element == TileElement::Bytes2
         && layout.swizzle == TileSwizzle::Bytes128
-        && layout.extents == [terms, filters, groups]
+        && layout.extents == [channels, filters, taps]
         && layout.tile == [CHANNELS, lines, 1]
         && (0..3).all(fits)
+}
+
+/// Whether a map is one of the images of a convolution, of which 64 channels of so many pixels are loaded.
+#[cfg(not(target_arch = "nvptx64"))]
+fn describes_images(map: &ImageMap<'_>, conv: &Convolution, pixels: u32) -> bool {
+    use cuda_std::{ImageLayout, TileElement, TileSwizzle};
+    let extents = [conv.all_channels(), conv.width, conv.height, conv.batch].map(u64::from);
+    let mut stride = 2;
+    let corner = |padding: u32| i64::from(padding) as i32;
+    let reach = |taps: u32, dilation: u32| ((taps - 1) * dilation) as i32;
+    *map.layout()
+        == ImageLayout {
+            element: TileElement::Bytes2,
+            extents,
+            byte_strides: extents.map(|extent| {
+                let own = stride;
+                stride *= extent;
+                own
+            }),
+            lower: [-corner(conv.padding_across), -corner(conv.padding_down)],
+            upper: [
+                corner(conv.padding_across) - reach(conv.taps_across, conv.dilation_across),
+                corner(conv.padding_down) - reach(conv.taps_down, conv.dilation_down),
+            ],
+            steps: [conv.stride_across, conv.stride_down],
+            channels: CHANNELS,
+            pixels,
+            swizzle: TileSwizzle::Bytes128,
+        }
 }
 
 /// A kernel for each size of tiles.
 macro_rules! kernels {
     ($(
         $name:ident, block = $block:literal,
-        $pixels:literal x $filters:literal, <$consumers:literal, $down:literal, $across:literal, $stages:literal, $sums:literal, $parts:literal, $of_consumers:literal, $of_producer:literal>,
+        $pixels:literal x $filters:literal, <$consumers:literal, $down:literal, $across:literal, $stages:literal, $sums:literal, $of_consumers:literal, $of_producer:literal>,
         $doc:expr;
     )*) => { $(
         #[doc = $doc]
@@ -132,42 +168,43 @@ macro_rules! kernels {
             min_blocks = 1,
             arch = "sm_90a",
             grid = workers,
-            dynamic_shared = Division::<$consumers, $down, $across, $stages, $sums, $parts, $of_consumers, $of_producer>::MEMORY.bytes,
+            dynamic_shared = Division::<$consumers, $down, $across, $stages, $sums, $of_consumers, $of_producer>::MEMORY.bytes,
             requires(
-                conv.fits_without_filters([x.len(), y.len()]),
-                conv.has_units(CHANNELS),
-                describes(&w, &conv, $filters),
+                conv.fits_result(y.len()),
+                takes(&conv),
+                describes_images(&x, &conv, $pixels),
+                describes_filters(&w, &conv, $filters),
                 tiles(&conv, [$pixels, $filters]).is_some(),
                 workers > 0 && workers <= i32::MAX as u32 / 2,
-                conv.filters.is_multiple_of(UNIT),
-                (x.as_ptr().addr() | y.as_mut_ptr().addr()).is_multiple_of(16)
+                y.as_mut_ptr().addr().is_multiple_of(16)
             )
         )]
         pub fn $name(
+            x: ImageMap<'_>,
             w: TensorMap<'_>,
             conv: Convolution,
             workers: u32,
-            x: GlobalSlice<'_, Bf16>,
             y: GlobalSliceMut<'_, Bf16>,
         ) {
             _ = workers; // for the grid alone
             const { assert!($block == ($consumers + 1) * THREADS) };
             // SAFETY: a block of so many threads, all of which come here, with its shared memory; the launch has checked the rest.
             unsafe {
-                Division::<$consumers, $down, $across, $stages, $sums, $parts, $of_consumers, $of_producer>::convolve(&conv, w, x, y)
+                Division::<$consumers, $down, $across, $stages, $sums, $of_consumers, $of_producer>::convolve(&conv, x, w, y)
             }
         }
     )* };
 }
 
 kernels! {
-    conv2d_192x256_wgmma_bf16, block = 384, 192 x 256, <2, 3, 2, 4, 64, 6, 232, 40>,
+    conv2d_192x256_wgmma_bf16, block = 384, 192 x 256, <2, 3, 2, 4, 64, 240, 24>,
         "`y[n, oh, ow, f] = Σ x[n, oh·stride − padding + r·dilation, …, c] · w[f, r, s, c]` of bf16 numbers, with fp32 sums that are \
-         rounded to bf16, by tiles of 192 pixels and 256 filters. `w` is a map of groups × filters × terms in tiles of 64 × 256. Groups have \
-         multiples of 64 channels and of 8 filters. `workers` blocks share the tiles.";
-    conv2d_128x128_wgmma_bf16, block = 384, 128 x 128, <2, 1, 1, 6, 64, 4, 216, 72>,
+         rounded to bf16, by tiles of 192 pixels and 256 filters. `x` is an image map of the convolution, of 64 channels of 192 pixels, and `w` a \
+         map of taps × filters of all groups × channels in tiles of 64 × 256. Filters of a group are a multiple of 8, and so are \
+         channels: of several groups, of 64. `workers` blocks share the tiles.";
+    conv2d_128x128_wgmma_bf16, block = 384, 128 x 128, <2, 1, 1, 6, 64, 240, 24>,
         "The same by tiles of 128 pixels and 128 filters.";
-    conv2d_128x64_wgmma_bf16, block = 384, 128 x 64, <2, 1, 1, 8, 32, 4, 216, 72>,
+    conv2d_128x64_wgmma_bf16, block = 384, 128 x 64, <2, 1, 1, 8, 32, 240, 24>,
         "The same by tiles of 128 pixels and 64 filters.";
 }
 
@@ -177,10 +214,9 @@ impl<
     const ACROSS: u32,
     const STAGES: u32,
     const SUMS: usize,
-    const PARTS: usize,
     const CONSUMER_REGISTERS: u32,
     const PRODUCER_REGISTERS: u32,
-> Division<CONSUMERS, DOWN, ACROSS, STAGES, SUMS, PARTS, CONSUMER_REGISTERS, PRODUCER_REGISTERS>
+> Division<CONSUMERS, DOWN, ACROSS, STAGES, SUMS, CONSUMER_REGISTERS, PRODUCER_REGISTERS>
 where
     [f32; SUMS]: Sums<Number = f32>,
 {
@@ -194,36 +230,36 @@ where
     const TILES: Tiles = Tiles { of_tile: [Self::ROWS, Self::FILTERS] };
 
     const MEMORY: Memory = {
-        assert!(CONSUMERS.is_multiple_of(ACROSS) && PARTS as u32 * warp::LANES == Self::ROWS && DOWN <= 3);
+        assert!(CONSUMERS.is_multiple_of(ACROSS) && DOWN <= 3);
         let mut layout = SharedLayout::new();
         let stages = layout.aligned(STAGES * Self::STAGE, 1024);
         let ring = Ring::<STAGES>::barriers(&mut layout);
-        // The same memory as words: it is the first array of a layout in either case.
-        let words = SharedLayout::new().aligned(STAGES * Self::STAGE, 1024);
-        Memory { stages, words, ring, bytes: layout.bytes() }
+        Memory { stages, ring, bytes: layout.bytes() }
     };
 
     /// The body of the kernels.
     ///
     /// # Safety
-    /// All threads of a block of `CONSUMERS + 1` warpgroups come here, with the shared memory of [`Self::MEMORY`]; the map is of the filters
-    /// of this convolution, as [`describes`] says, x and y have as many elements as it says, and are aligned to 16 bytes; filters of a group are a multiple of 8.
+    /// All threads of a block of `CONSUMERS + 1` warpgroups come here, with the shared memory of [`Self::MEMORY`]; the maps are of the images and
+    /// the filters of this convolution, as [`describes_images`] and [`describes_filters`] say, y has as many elements as it says, and is
+    /// aligned to 16 bytes; filters of a group are a multiple of 8.
     #[inline(always)]
-    unsafe fn convolve(conv: &Convolution, w: TensorMap<'_>, x: GlobalSlice<'_, Bf16>, y: GlobalSliceMut<'_, Bf16>) {
+    unsafe fn convolve(conv: &Convolution, x: ImageMap<'_>, w: TensorMap<'_>, y: GlobalSliceMut<'_, Bf16>) {
         // SAFETY: all threads come here, and each role goes through all tiles and stages. The warps of a warpgroup give up and acquire
-        // registers together. One thread prepares the barriers, and all wait for it. A stage has an arrival of the warp that copies, and one
-        // for the bytes of TMA.
+        // registers together. One thread prepares the barriers, and all wait for it.
         unsafe {
             let ring = Ring::<STAGES>::new(Self::MEMORY.ring);
             if thread::thread_idx_x() == 0 {
-                ring.init(2, CONSUMERS * WARPS);
+                ring.init(1, CONSUMERS * WARPS);
                 hopper::fence_barrier_init();
             }
             thread::sync_threads();
             let warp = warp_number();
             if warp < WARPS {
                 hopper::release_registers::<PRODUCER_REGISTERS>();
-                Self::copy(conv, ring, warp, w, x);
+                if warp == 0 {
+                    Self::load(conv, ring, x, w);
+                }
             } else {
                 hopper::acquire_registers::<CONSUMER_REGISTERS>();
                 Self::multiply(conv, ring, warp, y);
@@ -231,66 +267,45 @@ where
         }
     }
 
-    /// What a warp of the producer's warpgroup does: every fourth stage of all tiles of the block.
+    /// What the producer's warp does: the stages of all tiles of the block.
     ///
     /// # Safety
-    /// All its lanes come here, and so do those of the other three warps, with their numbers.
+    /// All lanes of one warp come here.
     #[inline(always)]
-    unsafe fn copy(conv: &Convolution, ring: Ring<STAGES>, warp: u32, w: TensorMap<'_>, x: GlobalSlice<'_, Bf16>) {
-        let lane = warp::lane_id();
-        // SAFETY: the caller's promise, and that of `convolve`. A stage is acquired before it is written; what a lane has copied has come, and is
-        // visible to tensor cores, before the warp commits. One lane issues the load of TMA, and counts its bytes.
+    unsafe fn load(conv: &Convolution, ring: Ring<STAGES>, x: ImageMap<'_>, w: TensorMap<'_>) {
+        // SAFETY: a stage is acquired before it is written, and is full when all its bytes have come. One lane issues the loads, to multiples
+        // of 1024 bytes.
         unsafe {
-            let (stages, words) = (Self::MEMORY.stages.slice(), Self::MEMORY.words.slice());
-            let of_x: GlobalSlice<'_, u32> = GlobalSlice::from_raw_parts(x.as_ptr().cast(), x.len() / 2);
+            let stages = Self::MEMORY.stages.slice();
             hopper::prefetch_tensor_map(w);
-            let mut ring = ring.producer_after(warp);
-            let steps = conv.terms() / CHANNELS;
-            let (mut number, mut step) = (thread::block_idx_x(), warp);
+            let mut ring = ring.producer();
+            let mut number = thread::block_idx_x();
             while let Some(tile) = Self::TILES.tile(conv, number) {
-                while step < steps {
-                    let term = Term::new(conv, step * CHANNELS);
-                    let [k, filter, group] = [step * CHANNELS, tile.filter, tile.group].map(|value| uniform(value));
-                    // Each lane finds the pixels of some rows, before it waits, and the lanes that copy a row get its place from there.
-                    let places: [u32; PARTS] = core::array::from_fn(|part| {
-                        let row = part as u32 * warp::LANES + lane;
-                        let pixel = Pixel::new(conv, UNIT, tile.pixel + row, tile.group * conv.channels);
-                        pixel.at(conv, term.distance(conv), term.channel).unwrap_or(NOWHERE)
-                    });
+                let [column, row, image] = base_pixel(conv, tile.pixel).map(|value| uniform(value));
+                let [filter, of_x] =
+                    [tile.group * conv.filters + tile.filter, tile.group * conv.channels].map(|value| uniform(value));
+                let (mut tap, mut across, mut down, mut channel) = (0, 0, 0, 0);
+                let mut left = steps(conv);
+                while left > 0 {
                     ring.acquire();
                     let (stage, at) = (ring.tma_stage(), ring.stage() * Self::STAGE);
                     if hopper::elect_one() {
-                        stage.commit_bytes(Self::FILTERS * ROW_WORDS * 4);
-                        stage.load_tile(stages, (at + Self::A) as usize, w, [k, filter, group]);
+                        stage.commit_bytes(4 * Self::STAGE);
+                        let reach =
+                            [across * conv.dilation_across, down * conv.dilation_down].map(|reach| reach as u16);
+                        stage.load_pixels(stages, at as usize, x, [of_x + channel, column, row, image], reach);
+                        stage.load_tile(stages, (at + Self::A) as usize, w, [channel, filter, tap]);
                     }
-                    for part in 0..PARTS {
-                        for i in 0..PIECES {
-                            let (row, piece) = (AT_A_TIME * i + lane / PIECES, lane % PIECES);
-                            let place = warp::warp_shuffle_idx(warp::ALL_LANES, places[part], row, warp::LANES).0;
-                            let is_inside = place != NOWHERE;
-                            let from = if is_inside { (place + piece) as usize } else { 0 };
-                            let row = part as u32 * warp::LANES + row;
-                            let to = at + row * ROW_WORDS + (piece ^ (row % 8)) * PIECE_WORDS;
-                            copy_async::<{ PIECE_WORDS as usize }, _>(
-                                &words,
-                                to as usize,
-                                &of_x,
-                                from * PIECE_WORDS as usize,
-                                if is_inside { PIECE_WORDS } else { 0 },
-                            );
-                        }
+                    ring.advance();
+                    channel += CHANNELS;
+                    if channel >= conv.channels {
+                        (channel, tap, across) = (0, tap + 1, across + 1);
                     }
-                    commit_group();
-                    wait_group::<0>();
-                    hopper::fence_async_shared();
-                    warp::sync_warp(warp::ALL_LANES);
-                    ring.commit();
-                    for _ in 0..WARPS {
-                        ring.advance();
+                    if across == conv.taps_across {
+                        (across, down) = (0, down + 1);
                     }
-                    step = hint::keep_rolled(step + WARPS);
+                    left = hint::keep_rolled(left - 1);
                 }
-                step -= steps;
                 number += thread::grid_dim_x();
             }
         }
@@ -314,7 +329,7 @@ where
             while Self::TILES.tile(conv, number).is_some() {
                 let mut sums = [[0.0f32; SUMS]; DOWN];
                 let mut previous: Option<Unreleased> = None;
-                let mut left = conv.terms() / CHANNELS;
+                let mut left = steps(conv);
                 while left > 0 {
                     ring.wait();
                     let at = ring.stage() * Self::STAGE;
@@ -364,8 +379,14 @@ where
     }
 }
 
-/// In place of where a tap of a pixel is: it is outside of the image. No x has as many pieces.
-const NOWHERE: u32 = u32::MAX;
+/// The column, the row and the image of the first tap of a pixel of the result; column and row may be before the image.
+#[inline(always)]
+fn base_pixel(conv: &Convolution, number: u32) -> [u32; 3] {
+    let [down, across] = conv.out().map(|extent| extent.max(1));
+    let column = (number % across * conv.stride_across).wrapping_sub(conv.padding_across);
+    let row = (number / across % down * conv.stride_down).wrapping_sub(conv.padding_down);
+    [column, row, number / across / down]
+}
 
 /// Stores the results of a warp, of its 16 pixels and its filters from these of the tile on, as far as there are pixels and filters.
 ///

@@ -4,14 +4,14 @@ use blocks::mma_scheme::ThreeTf32;
 use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::KernelFacts;
 use cuda_std::prelude::*;
-use runtime::{TensorLayout, TensorTile};
+use runtime::{ConvolvedImages, PixelTile, TensorLayout, TensorTile};
 use testkit::{
     Argument, Bits, Description, Device, Distribution, Element, Error, Expected, FP32_ROUNDING, Operation, Sizes,
     Units, Values, Views,
 };
 
 use super::hopper::{
-    CHANNELS, UNIT, conv2d_128x64_wgmma_bf16, conv2d_128x128_wgmma_bf16, conv2d_192x256_wgmma_bf16, tiles,
+    CHANNELS, conv2d_128x64_wgmma_bf16, conv2d_128x128_wgmma_bf16, conv2d_192x256_wgmma_bf16, takes, tiles,
 };
 use super::{Convolution, conv2d_any_bf16, conv2d_any_fp32_3xtf32, conv2d_bf16, conv2d_fp32_3xtf32};
 
@@ -49,12 +49,18 @@ impl Hopper {
     }
 }
 
+/// How many times as long the fastest kernel for all GPUs takes for the same terms: if more of them are zeros behind the last channel, it is
+/// faster.
+const GAIN: u32 = 3;
+
 /// The kernel for Hopper that should be fastest for a convolution, if the device runs it, and its blocks.
 fn chosen(device: &Device, conv: &Convolution) -> Option<(Hopper, u32)> {
-    if !conv.has_units(CHANNELS)
-        || !conv.filters.is_multiple_of(UNIT)
-        || conv.terms() == 0
+    let with_zeros =
+        u64::from(conv.terms()) / u64::from(conv.channels.max(1)) * u64::from(conv.channels.next_multiple_of(CHANNELS));
+    if !takes(conv)
+        || !images(conv).are_possible(&pixels(HOPPER[0]))
         || conv.filters == 0
+        || with_zeros > u64::from(GAIN) * u64::from(conv.terms())
         || !crate::hopper::runs(device, &HOPPER[0].facts)
     {
         return None;
@@ -66,11 +72,34 @@ fn chosen(device: &Device, conv: &Convolution) -> Option<(Hopper, u32)> {
     Some((it, workers))
 }
 
-/// A map of filters, in tiles of 64 terms of so many filters of a group.
-fn map<'a>(device: &Device, w: GlobalSlice<'a, Bf16>, conv: &Convolution, lines: u32) -> Result<TensorMap<'a>, Error> {
-    let [length, filters, matrices] = [conv.terms(), conv.filters, conv.groups].map(u64::from);
+/// The images of a convolution.
+fn images(conv: &Convolution) -> ConvolvedImages {
+    ConvolvedImages {
+        channels: conv.all_channels().into(),
+        extents: [conv.width.into(), conv.height.into()],
+        images: conv.batch.into(),
+        taps: [conv.taps_across, conv.taps_down],
+        dilation: [conv.dilation_across, conv.dilation_down],
+        padding: [conv.padding_across, conv.padding_down],
+        stride: [conv.stride_across, conv.stride_down],
+    }
+}
+
+/// The pixels that a kernel loads at a time.
+fn pixels(it: Hopper) -> PixelTile {
+    PixelTile { element: TensorElement::Bf16, channels: CHANNELS, pixels: it.tile[0], swizzle: TensorSwizzle::Bytes128 }
+}
+
+/// A map of filters, in tiles of 64 channels of so many filters of a tap.
+fn filters<'a>(
+    device: &Device,
+    w: GlobalSlice<'a, Bf16>,
+    conv: &Convolution,
+    lines: u32,
+) -> Result<TensorMap<'a>, Error> {
+    let [length, filters, terms] = [conv.channels, conv.all_filters(), conv.terms()].map(u64::from);
     let layout =
-        TensorLayout { length, lines: filters, line_stride: length, matrices, matrix_stride: length * filters };
+        TensorLayout { length, lines: filters, line_stride: terms, matrices: terms / length, matrix_stride: length };
     let tile = TensorTile { element: TensorElement::Bf16, length: CHANNELS, lines, swizzle: TensorSwizzle::Bytes128 };
     Ok(device.tensor_map(w, &layout, &tile)?)
 }
@@ -103,8 +132,8 @@ impl Conv2d {
     /// The same by the kernels for every GPU.
     pub const BF16_MMA: Self = Self { name: "conv2d-bf16-mma", by_wgmma: false, ..Self::BF16 };
 
-    /// Layers of ResNet-50 with 32 images: the first one, one of 3×3 and one of 1×1 with a stride; then groups of ResNeXt, and a dilated one
-    /// of DeepLab. The largest comes last.
+    /// Layers of ResNet-50 with 32 images: the first one, one of 3×3 and one of 1×1 with a stride; then groups of ResNeXt, a dilated one
+    /// of DeepLab, and one whose channels are no power of two. The largest comes last.
     const LAYERS: &[[usize; 11]] = &[
         [32, 224, 224, 3, 64, 7, 7, 2, 3, 1, 1],
         [32, 56, 56, 64, 64, 3, 3, 1, 1, 1, 1],
@@ -112,6 +141,7 @@ impl Conv2d {
         [32, 28, 28, 256, 256, 3, 3, 1, 1, 1, 8],
         [8, 33, 33, 256, 256, 3, 3, 1, 4, 4, 1],
         [32, 14, 14, 256, 256, 3, 3, 1, 1, 1, 1],
+        [18, 50, 33, 96, 192, 3, 3, 1, 1, 1, 1],
         [32, 28, 28, 256, 256, 3, 3, 1, 1, 1, 1],
     ];
 
@@ -202,7 +232,8 @@ impl Operation for Conv2d {
             sizes: &["n", "h", "w", "c", "filters", "r", "s", "stride", "padding", "dilation", "groups"],
             kernels,
             // Nothing of each kind; one; element by element and by pieces; strides, padding, dilation, groups, and all of it; filters
-            // larger than images; a step and more; several tiles of either kind.
+            // larger than images; a step and more; several tiles of either kind; channels that
+            // end in a step of Hopper; more than TMA reaches.
             small: testkit::cases(&[
                 [0, 5, 5, 4, 4, 3, 3, 1, 1, 1, 1],
                 [2, 3, 3, 0, 4, 3, 3, 1, 1, 1, 1],
@@ -226,6 +257,11 @@ impl Operation for Conv2d {
                 [3, 11, 18, 64, 264, 1, 1, 1, 0, 1, 1],
                 [4, 12, 12, 64, 64, 3, 3, 1, 1, 1, 1],
                 [2, 10, 10, 64, 8, 1, 1, 1, 0, 1, 1],
+                [2, 9, 10, 24, 264, 3, 3, 1, 1, 1, 1],
+                [1, 9, 7, 192, 80, 3, 2, 2, 1, 1, 2],
+                [1, 20, 5, 88, 8, 17, 1, 1, 1, 1, 1],
+                [2, 3, 300, 40, 16, 1, 2, 1, 20, 255, 1],
+                [1, 40, 3, 64, 16, 1, 1, 9, 0, 1, 1],
             ]),
             large: testkit::cases(self.large),
             bits: Bits::Same,
@@ -256,11 +292,12 @@ impl Operation for Conv2d {
         }
         let (x, w, y) = (views.read("x")?, views.read("w")?, views.write("y")?);
         if let Some((it, workers)) = chosen(device, &conv).filter(|_| self.by_wgmma) {
-            let w = map(device, w, &conv, it.tile[1])?;
+            let w = filters(device, w, &conv, it.tile[1])?;
+            let x = device.image_map(x, &images(&conv), &pixels(it))?;
             match it.tile {
-                [192, _] => device.launch(conv2d_192x256_wgmma_bf16 { w, conv, workers, x, y })?,
-                [_, 128] => device.launch(conv2d_128x128_wgmma_bf16 { w, conv, workers, x, y })?,
-                _ => device.launch(conv2d_128x64_wgmma_bf16 { w, conv, workers, x, y })?,
+                [192, _] => device.launch(conv2d_192x256_wgmma_bf16 { x, w, conv, workers, y })?,
+                [_, 128] => device.launch(conv2d_128x128_wgmma_bf16 { x, w, conv, workers, y })?,
+                _ => device.launch(conv2d_128x64_wgmma_bf16 { x, w, conv, workers, y })?,
             }
             return Ok(());
         }
