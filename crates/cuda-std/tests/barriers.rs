@@ -376,9 +376,33 @@ fn registers_that_nobody_gives_up_are_missed() {
     for checks in ALL_CHECKS {
         let fault = fault(checks, takes_registers_that_nobody_gives { _unused: 0 }, 1);
         let FaultKind::Deadlock { waits_for, .. } = &fault.kind else { panic!("{fault}") };
-        // 65536 less 384 of 168 are free at first.
+        // All that there are have been handed out.
         assert!(waits_for.contains("72 more registers, of which"), "{fault}");
         assert_eq!(fault.location.unwrap().line, line("acquire"));
+    }
+}
+
+/// A block of which two shall be on a multiprocessor has 128 registers for each of its threads, and no more than these.
+#[kernel(block = 256, min_blocks = 2)]
+fn has_half_of_the_registers(takes_more: u32) {
+    unsafe {
+        if thread::thread_idx_x() < 128 {
+            hopper::release_registers::<24>();
+        } else if takes_more == 0 {
+            hopper::acquire_registers::<232>();
+        } else {
+            hopper::acquire_registers::<240>(); // <acquire too many>
+        }
+    }
+}
+
+#[test]
+fn blocks_that_share_a_multiprocessor_share_its_registers() {
+    for checks in ALL_CHECKS {
+        succeed(checks, has_half_of_the_registers { takes_more: 0 }, 2);
+        let fault = fault(checks, has_half_of_the_registers { takes_more: 1 }, 1);
+        assert!(matches!(fault.kind, FaultKind::Deadlock { .. }), "{fault}");
+        assert_eq!(fault.location.unwrap().line, line("acquire too many"));
     }
 }
 

@@ -18,6 +18,8 @@ use core::panic::Location;
 use std::collections::BTreeMap;
 use std::format;
 
+use gpu_facts::Limits;
+
 use super::clocks::Clock;
 use super::context::{Context, LANES, State, current};
 use super::costs::CostKind;
@@ -33,9 +35,6 @@ use super::{Checks, MAX_THREADS};
 
 /// The numbers of the barriers of a block. Barrier 0 is that of the whole block.
 const NUMBERED: usize = 16;
-
-/// The registers of a multiprocessor.
-const REGISTERS: u32 = 65_536;
 
 /// What a thread waits for that is neither a barrier of the whole block nor its warp.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -132,14 +131,13 @@ pub(super) struct Barriers {
 }
 
 impl Barriers {
-    /// Those of a new block of so many threads. Returns the registers that each of them has at the beginning: as many as a
-    /// multiprocessor has for a block of its own, in steps of 8.
-    pub(super) fn begin_block(&self, threads: usize) -> u32 {
+    /// Those of a new block of so many threads. Returns the registers that each of them has at the beginning: as many as there are if so
+    /// many blocks are on a multiprocessor, as the kernel asks. The block has no others.
+    pub(super) fn begin_block(&self, threads: usize, blocks: u32) -> u32 {
         self.phases.borrow_mut().clear();
         self.numbered.take();
-        let each = (REGISTERS / threads as u32 / 8 * 8).min(255);
-        self.free_registers.set(REGISTERS - each * threads as u32);
-        each
+        self.free_registers.set(0);
+        Limits::of_hopper().registers_per_thread(threads as u32, blocks)
     }
 
     /// Whether what a thread waits for has come.

@@ -130,7 +130,7 @@ impl<'a> Block<'a> {
     fn run_threads(&mut self) -> Result<(), Box<Fault>> {
         let context = self.context;
         let threads = context.threads.len();
-        let registers = context.barriers.begin_block(threads);
+        let registers = context.barriers.begin_block(threads, context.min_blocks);
         context.details.iter().for_each(|thread| thread.registers.set(registers));
         context.threads.iter().for_each(|thread| thread.location.set(NOWHERE));
         context.engine.begin_block();

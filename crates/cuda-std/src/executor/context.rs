@@ -185,6 +185,8 @@ pub(super) struct Context<'a> {
     pub(super) dynamic_bytes: usize,
     /// What the shared arrays take that the kernel declares.
     pub(super) declared_static_bytes: usize,
+    /// The blocks that the kernel asks to be on a multiprocessor at the same time; 0 where it does not.
+    pub(super) min_blocks: u32,
     pub(super) memory: &'a Memory,
     pub(super) barriers: Barriers,
     pub(super) engine: Tma,
@@ -294,6 +296,7 @@ impl<'a> Context<'a> {
             current: Cell::new(0),
             dynamic_bytes: facts.dynamic_shared_bytes as usize,
             declared_static_bytes: facts.static_shared_bytes as usize,
+            min_blocks: facts.min_blocks,
             memory,
             barriers: Barriers::default(),
             engine: Tma::default(),

@@ -12,8 +12,8 @@
 //!
 //! One load brings the pixels that a tap meets for all pixels of a tile, in whichever rows and images those are, and zeros for those outside of
 //! the image ([`hopper::load_pixels`]). Steps go through the taps, and through a tap's channels by 64: behind the last channel there are zeros,
-//! in both operands. (In groups there would be the next group's channels, of which an infinity times zero is NaN; so channels of a group are a
-//! multiple of 64 if there are several.)
+//! in both operands, which are not multiplied where there are 16 of them. (In groups there would be the next group's channels, of which an
+//! infinity times zero is NaN; so channels of a group are a multiple of 64 if there are several.)
 //!
 //! Terms come in the order of [`conv2d_bf16`](super::conv2d_bf16), 16 at a time, so results have the same bits where channels are multiples of
 //! 16. Blocks stay and go from tile to tile: the next tile is loaded while the results of this one are stored.
@@ -37,8 +37,9 @@ const UNIT: u32 = 8;
 const PIXELS: u32 = 64;
 const WARPS: u32 = 4;
 const THREADS: u32 = 128;
-/// The bytes of a row that an instruction takes, and the instructions for a row.
+/// The bytes of a row that an instruction takes, the channels in them, and the instructions for a row.
 const STEP_BYTES: u32 = 32;
+const STEP_CHANNELS: u32 = 16;
 const STEPS: u32 = 4;
 
 /// How a convolution is divided: `CONSUMERS` warpgroups, `ACROSS` of which are side by side, have `DOWN` times 64 pixels, and filters of which a
@@ -311,6 +312,22 @@ where
         }
     }
 
+    /// Issues the products of 16 channels of a stage.
+    ///
+    /// # Safety
+    /// All threads of the warpgroup come here; the descriptors are of a stage that is full, and sums are not touched until the products are
+    /// waited for.
+    #[inline(always)]
+    unsafe fn add(sums: &mut [[f32; SUMS]; DOWN], a: Descriptor, b: Descriptor, step: u32) {
+        for i in 0..DOWN {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let a = a.offset(i as u32 * PIXELS * ROW_WORDS * 4 + step * STEP_BYTES);
+                sums[i].add_shared::<OfBf16>(a, b.offset(step * STEP_BYTES));
+            }
+        }
+    }
+
     /// What a consumer's warpgroup does.
     ///
     /// # Safety
@@ -329,20 +346,26 @@ where
             while Self::TILES.tile(conv, number).is_some() {
                 let mut sums = [[0.0f32; SUMS]; DOWN];
                 let mut previous: Option<Unreleased> = None;
-                let mut left = steps(conv);
+                let (mut left, mut channels) = (steps(conv), conv.channels);
                 while left > 0 {
                     ring.wait();
                     let at = ring.stage() * Self::STAGE;
                     let a = Descriptor::at(stages, (at + pixel * ROW_WORDS) as usize);
                     let b = Descriptor::at(stages, (at + Self::A + filter * ROW_WORDS) as usize);
                     wgmma::fence();
-                    for step in 0..STEPS {
-                        for i in 0..DOWN {
-                            let a = a.offset(i as u32 * PIXELS * ROW_WORDS * 4 + step * STEP_BYTES);
-                            sums[i].add_shared::<OfBf16>(a, b.offset(step * STEP_BYTES));
+                    if channels >= CHANNELS {
+                        for step in 0..STEPS {
+                            Self::add(&mut sums, a, b, step);
+                        }
+                    } else {
+                        let (mut step, steps) = (0, channels.div_ceil(STEP_CHANNELS));
+                        while step < steps {
+                            Self::add(&mut sums, a, b, step);
+                            step = hint::keep_rolled(step + 1);
                         }
                     }
                     wgmma::commit();
+                    channels = if channels > CHANNELS { channels - CHANNELS } else { conv.channels };
                     let read = ring.advance_holding();
                     for i in 0..DOWN {
                         sums[i].wait::<1>();
