@@ -175,3 +175,22 @@ fn channels_begin_at_whole_pieces() {
     assert!(matches!(fault.kind, FaultKind::TileMisaligned { coordinate: 2, element_bytes: 4 }), "{fault}");
     assert_eq!(fault.location.as_ref().unwrap().line, line("load"));
 }
+
+#[test]
+fn loads_begin_at_base_pixels_and_reach_no_further_than_tma() {
+    let memory = memory();
+    let mut out = vec![0.0; CHANNELS * PIXELS];
+    let mut fault_of = |at: At| {
+        let (map, view) = (map(&memory, TileSwizzle::None), GlobalSliceMut::new(&mut out));
+        let fault = fault(Checks::Full, loads { map, at, reads_early: 0, out: view }, 1);
+        assert_eq!(fault.location.as_ref().unwrap().line, line("load"));
+        fault.kind
+    };
+    let first = at(0, [0, 0], 0);
+    assert_eq!(fault_of(At { down: 256, ..first }), FaultKind::TapTooFar { tap: [0, 256] });
+    // Columns from -1 to 4; rows from -2 in steps of 2, to 2.
+    for (column, row) in [(-2, -2), (5, -2), (0, -1), (0, -4), (0, 4)] {
+        let at = At { column: column as u32, row: row as u32, ..first };
+        assert_eq!(fault_of(at), FaultKind::NotABasePixel { at: [column, row] });
+    }
+}

@@ -40,6 +40,9 @@ mod tile;
 
 use tile::{PIECE_BYTES, Tile};
 
+/// How far a tap may be from the base of its pixels, by the description of the instruction for four dimensions.
+const REACH: u16 = 255;
+
 /// A tile that is being loaded.
 struct Load {
     /// The map's lifetime ends with the launch, and so does the load.
@@ -203,6 +206,12 @@ pub(crate) fn load_pixels(
     let (context, location) = (current(), Location::caller());
     context.require_headroom();
     let (index, at, barrier) = context.change_load_of_pixels(location, &map, slice, (index, at, barrier));
+    if tap.iter().any(|reach| *reach > REACH) {
+        context.fail(location, FaultKind::TapTooFar { tap });
+    }
+    if !tile::is_base_pixel(&map, at) {
+        context.fail(location, FaultKind::NotABasePixel { at: [at[1], at[2]].map(u32::cast_signed) });
+    }
     // SAFETY: only the lifetime changes. The launch outlives the block, and no load outlives that.
     let map = unsafe { core::mem::transmute::<ImageMap<'_>, ImageMap<'static>>(map) };
     let tile = Tile::Pixels { map, at, tap };

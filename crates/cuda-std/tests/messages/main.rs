@@ -190,6 +190,8 @@ fn examples() -> Vec<FaultKind> {
         F::InFlight { element: "273".into(), other: other(AccessKind::Read) },
         F::InFlight { element: "273".into(), other: other(AccessKind::Write) },
         F::TileMisaligned { coordinate: 50, element_bytes: 4 },
+        F::TapTooFar { tap: [0, 256] },
+        F::NotABasePixel { at: [-2, 5] },
         F::StoreBeforeArray { dimension: 1, coordinate: -1 },
         F::StoreBehindArray { byte: 4473, bytes: 4472 },
         F::NotFenced { element: "40".into(), thread: thread(40), location: line(17) },

@@ -95,6 +95,8 @@ impl FaultKind {
             Self::UnbalancedBytes { .. } => "unbalanced bytes",
             Self::InFlight { .. } => "in flight",
             Self::TileMisaligned { .. } => "tile misaligned",
+            Self::TapTooFar { .. } => "tap too far",
+            Self::NotABasePixel { .. } => "not a base pixel",
             Self::StoreBeforeArray { .. } => "store before array",
             Self::StoreBehindArray { .. } => "store behind array",
             Self::NotFenced { .. } => "not fenced",
@@ -289,6 +291,10 @@ impl FaultKind {
                 "wait until they have done: for a load at its barrier, for a store by `wait_for_stores`, for products by `wait`"
             }
             Self::TileMisaligned { .. } => "begin tiles at coordinates whose bytes are multiples of 16",
+            Self::TapTooFar { .. } => "load the pixels of filters that reach further by other means",
+            Self::NotABasePixel { .. } => {
+                "begin at a whole number of the map's steps from its lower corner, before its upper corner"
+            }
             Self::StoreBeforeArray { .. } => {
                 "begin tiles that are stored inside of the array: only those that are loaded may begin before it"
             }

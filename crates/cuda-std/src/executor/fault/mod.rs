@@ -487,6 +487,18 @@ pub enum FaultKind {
         /// The size of an element.
         element_bytes: usize,
     },
+    /// Pixels of a tap that is further from its base than TMA reaches.
+    #[error("pixels are loaded {} columns and {} rows from their bases: TMA reaches 255", tap[0], tap[1])]
+    TapTooFar {
+        /// The columns and the rows.
+        tap: [u16; 2],
+    },
+    /// Pixels that are loaded from where there is no base pixel on.
+    #[error("pixels are loaded from column {} and row {} on, where the map has no base pixel", at[0], at[1])]
+    NotABasePixel {
+        /// The column and the row.
+        at: [i32; 2],
+    },
     /// A tile to store that begins before the array. A GPU ends such a kernel for an illegal instruction.
     #[error("a tile is stored to coordinate {coordinate} of dimension {dimension}, before the array")]
     StoreBeforeArray {

@@ -128,12 +128,26 @@ fn visit_array(map: &TensorMap<'_>, first: [u32; 3], kind: AccessKind, mut visit
     }
 }
 
+/// Where base pixels end, in columns (0) or rows.
+fn end(map: &ImageMap<'_>, i: usize) -> i64 {
+    map.layout().extents[i + 1] as i64 + i64::from(map.layout().upper[i])
+}
+
+/// Whether there is a base pixel at these coordinates, of whichever image.
+pub(super) fn is_base_pixel(map: &ImageMap<'_>, [_, column, row, _]: [u32; 4]) -> bool {
+    let layout = map.layout();
+    let at = [column, row].map(|at| i64::from(at.cast_signed()));
+    (0..2).all(|i| {
+        let from_lower = at[i] - i64::from(layout.lower[i]);
+        from_lower >= 0 && from_lower % i64::from(layout.steps[i]) == 0 && at[i] < end(map, i)
+    })
+}
+
 /// [`Tile::visit`] of pixels.
 fn visit_pixels(map: &ImageMap<'_>, first: [u32; 4], tap: [u16; 2], mut visit: impl FnMut(usize, usize)) {
     let (layout, bytes) = (map.layout(), map.layout().element.bytes());
     let [channel, mut column, mut row, mut image] = first.map(|coordinate| i64::from(coordinate.cast_signed()));
     let [lower, steps] = [layout.lower.map(i64::from), layout.steps.map(i64::from)];
-    let end = |i: usize| layout.extents[i + 1] as i64 + i64::from(layout.upper[i]);
     for pixel in 0..layout.pixels {
         let of_pixel = [column + i64::from(tap[0]), row + i64::from(tap[1]), image];
         for place in 0..layout.channels {
@@ -146,10 +160,10 @@ fn visit_pixels(map: &ImageMap<'_>, first: [u32; 4], tap: [u16; 2], mut visit: i
             }
         }
         column += steps[0];
-        if column >= end(0) {
+        if column >= end(map, 0) {
             (column, row) = (lower[0], row + steps[1]);
         }
-        if row >= end(1) {
+        if row >= end(map, 1) {
             (row, image) = (lower[1], image + 1);
         }
     }

@@ -104,11 +104,15 @@ fn steps(conv: &Convolution) -> u32 {
     conv.taps_down * conv.taps_across * conv.channels.div_ceil(CHANNELS)
 }
 
-/// Whether these kernels compute a convolution, if TMA can load its images: filters of a group are stored by eight, and a group's channels do
-/// not end in a stage that has the next group's.
+/// Whether these kernels compute a convolution, if there is an image map: filters of a group are stored by eight, a group's channels do not end
+/// in a stage that has the next group's, and TMA reaches all taps.
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) fn takes(conv: &Convolution) -> bool {
-    conv.filters.is_multiple_of(UNIT) && (conv.groups == 1 || conv.channels.is_multiple_of(CHANNELS))
+    let reaches = |taps: u32, dilation: u32| u64::from(taps.max(1) - 1) * u64::from(dilation) < 256;
+    conv.filters.is_multiple_of(UNIT)
+        && (conv.groups == 1 || conv.channels.is_multiple_of(CHANNELS))
+        && reaches(conv.taps_down, conv.dilation_down)
+        && reaches(conv.taps_across, conv.dilation_across)
 }
 
 /// Whether a map is one of the filters of a convolution, in tiles of 64 channels of so many of a tap.
