@@ -4,7 +4,7 @@ use cuda_std::async_copy::{commit_group, copy_async, wait_group};
 use cuda_std::executor::Executor;
 use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;
-use cuda_std::{TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle};
+use cuda_std::{ImageLayout, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle};
 
 use crate::pattern::Class::{AsyncCopy, Tma};
 use crate::pattern::{Family, Pattern, Report, found, launch};
@@ -180,6 +180,37 @@ fn tiles_in_turn(wrong: u32, map: TensorMap<'_>, y: GlobalSliceMut<'_, f32>) {
     }
 }
 
+/// Pixels that TMA loads for two taps, one after the other, and that a thread each reads.
+#[kernel(block = 16, dynamic_shared = 520)]
+fn pixels_of_taps(wrong: u32, map: ImageMap<'_>, y: GlobalSliceMut<'_, f32>) {
+    let me = thread::thread_idx_x() as usize;
+    let mut sum = 0.0;
+    unsafe {
+        let pixels: SharedSlice<f32> = dynamic_shared(0, 128);
+        let full = Barrier::at(dynamic_shared(512, 1), 0);
+        if me == 0 {
+            full.init(1);
+            hopper::fence_barrier_init();
+        }
+        thread::sync_threads();
+        for tap in 0..2 {
+            if me == 0 {
+                full.arrive_expecting(512);
+                // Base pixels are at columns and rows -1 to 2.
+                let column = if wrong == 1 { 3 } else { u32::MAX };
+                let reach = if wrong == 2 { 256 } else { 1 };
+                hopper::load_pixels(pixels, 0, map, [0, column, u32::MAX, 0], [tap, reach], full); // <pixels: load>
+            }
+            full.wait(if wrong == 3 { 0 } else { u32::from(tap) });
+            sum += pixels.read(8 * me); // <pixels: read>
+            if wrong != 4 {
+                thread::sync_threads();
+            }
+        }
+        y.set_unchecked(me, sum);
+    }
+}
+
 /// A tile that threads fill and TMA stores.
 #[kernel(block = 64, dynamic_shared = 1024)]
 fn stored_tile(wrong: u32, map: TensorMapMut<'_>) {
@@ -237,6 +268,25 @@ fn with_tiles(run: impl FnOnce(TensorMap<'_>, GlobalSliceMut<'_, f32>) -> Result
     // SAFETY: the extents are those of the matrix; the executor does not look at the words.
     let map = unsafe { TensorMap::from_raw_parts([0; 16], matrix.as_ptr().cast(), size_of_val(&matrix), layout()) };
     run(map, GlobalSliceMut::new(&mut [0.0; 64]))
+}
+
+fn with_pixels(run: impl FnOnce(ImageMap<'_>, GlobalSliceMut<'_, f32>) -> Result<(), Report>) -> Result<(), Report> {
+    // An image of 4 × 4 pixels of 8 numbers, and a filter of 3 × 3 with a padding of one.
+    let image = [1.0f32; 128];
+    let layout = ImageLayout {
+        element: TileElement::Bytes4,
+        extents: [8, 4, 4, 1],
+        byte_strides: [4, 32, 128, 512],
+        lower: [-1; 2],
+        upper: [-1; 2],
+        steps: [1; 2],
+        channels: 8,
+        pixels: 16,
+        swizzle: TileSwizzle::None,
+    };
+    // SAFETY: the extents are those of the image; the executor does not look at the words.
+    let map = unsafe { ImageMap::from_raw_parts([0; 16], image.as_ptr().cast(), size_of_val(&image), layout) };
+    run(map, GlobalSliceMut::new(&mut [0.0; 16]))
 }
 
 fn run_stored_tile(wrong: u32, executor: &Executor) -> Result<(), Report> {
@@ -308,6 +358,21 @@ pub(crate) const FAMILY: Family = Family {
                 found(Tma, "always the same parity", UNWRITTEN, &["tiles: load", "tiles: read"]),
                 found(Tma, "no barrier before the next tile", UNWRITTEN, &["tiles: load", "tiles: read"]),
                 found(Tma, "the block ends before the tile has come", "load not awaited", &["tiles: one more"]),
+            ],
+        },
+        Pattern {
+            name: "pixels_of_taps",
+            run: |wrong, executor| with_pixels(|map, y| launch(executor, pixels_of_taps { wrong, map, y }, 1)),
+            mistakes: &[
+                found(
+                    Tma,
+                    "pixels are loaded from behind the last base pixel on",
+                    "not a base pixel",
+                    &["pixels: load"],
+                ),
+                found(Tma, "a tap is further away than TMA reaches", "tap too far", &["pixels: load"]),
+                found(Tma, "always the same parity", UNWRITTEN, &["pixels: load", "pixels: read"]),
+                found(Tma, "no barrier before the next pixels", UNWRITTEN, &["pixels: load", "pixels: read"]),
             ],
         },
         Pattern {
