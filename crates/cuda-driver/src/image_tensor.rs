@@ -41,7 +41,7 @@ impl ImageTensor<'_> {
         if let Some((dimension, of_pixel)) =
             (1..4).map(|at| (at, tensor.dimensions[at])).find(|(_, dimension)| dimension.tile != 1)
         {
-            return Err(TensorMapFault::Tile { dimension, tile: of_pixel.tile });
+            return Err(TensorMapFault::ImageTile { dimension, tile: of_pixel.tile });
         }
         for dimension in [1, 2] {
             let (lower, upper, step) = (lower[dimension - 1], upper[dimension - 1], steps[dimension - 1]);
@@ -109,7 +109,7 @@ mod tests {
     fn names_what_it_does_not_take() {
         use TensorMapFault::*;
         assert_eq!(check(|_, dimensions| dimensions.truncate(3)), Err(ImageRank(3)));
-        assert_eq!(check(|_, dimensions| dimensions[2].tile = 2), Err(Tile { dimension: 2, tile: 2 }));
+        assert_eq!(check(|_, dimensions| dimensions[2].tile = 2), Err(ImageTile { dimension: 2, tile: 2 }));
         assert_eq!(check(|image, _| image.tensor.address += 8), Err(Address((1 << 40) + 8)), "as of other tensor maps");
         for (lower, upper) in [(-129, 0), (128, 127), (0, 128), (0, -129), (-1, -31)] {
             let fault = Corners { dimension: 1, lower, upper, extent: 30 };

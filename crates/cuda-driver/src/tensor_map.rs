@@ -168,6 +168,26 @@ pub enum TensorMapFault {
     /// Images have another number of dimensions than four.
     #[error("a tensor map of images has 4 dimensions, channels, columns, rows and images, not {0}")]
     ImageRank(usize),
+    /// A tile of several pixels in a dimension: they are counted otherwise.
+    #[error("a tile of images has {tile} in dimension {dimension}: it has to be 1, and pixels are counted apart")]
+    ImageTile {
+        /// The dimension, from 0.
+        dimension: usize,
+        /// The tile's elements in it.
+        tile: u32,
+    },
+    /// A filter without taps, or whose last tap is further from the first one than TMA reaches.
+    #[error(
+        "a filter has {taps} taps, {dilation} apart, in dimension {dimension}: there has to be one, and TMA reaches 255 pixels"
+    )]
+    Reach {
+        /// The dimension, from 0.
+        dimension: usize,
+        /// The taps.
+        taps: u32,
+        /// From one to the next.
+        dilation: u32,
+    },
     /// Corners that TMA cannot have, or between which there is no pixel.
     #[error(
         "base pixels of dimension {dimension}, which has {extent}, begin at {lower} and end {upper} behind its end: both have to be -128 to \

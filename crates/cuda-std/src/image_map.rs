@@ -42,6 +42,17 @@ pub struct ImageLayout {
     pub swizzle: TileSwizzle,
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
+impl ImageLayout {
+    /// How many columns and how many rows a tap may be from its base at most, by the description of the instruction for four dimensions.
+    pub const REACH: u32 = 255;
+
+    /// The bytes that are loaded.
+    pub const fn bytes(&self) -> usize {
+        self.channels as usize * self.pixels as usize * self.element.bytes()
+    }
+}
+
 /// A description of images in global memory, from which TMA loads the pixels under a tap of a filter (sm_90).
 ///
 /// On the host it is what `cuTensorMapEncodeIm2col` makes, 128 bytes, together with the memory that it describes; otherwise as
@@ -85,8 +96,9 @@ impl ImageMap<'_> {
     /// the CPU has no use for the bytes.
     ///
     /// # Safety
-    /// The bytes say that, and the layout describes nothing outside of this memory, which for the lifetime of the result is valid for
-    /// reads, and is not written to, wherever a kernel with this map runs.
+    /// The bytes say that; channels that are loaded have a multiple of 16 bytes, or 128 if they are swizzled; steps are 1 at least; and the
+    /// layout describes nothing outside of this memory, which for the lifetime of the result is valid for reads, and is not written to,
+    /// wherever a kernel with this map runs.
     pub const unsafe fn from_raw_parts(bytes: [u64; 16], pointer: *const u8, size: usize, layout: ImageLayout) -> Self {
         Self { bytes, pointer, size, layout, lifetime: core::marker::PhantomData }
     }

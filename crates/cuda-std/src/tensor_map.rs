@@ -77,6 +77,15 @@ pub struct TileLayout {
     pub swizzle: TileSwizzle,
 }
 
+#[cfg(not(target_arch = "nvptx64"))]
+impl TileLayout {
+    /// The bytes of a tile.
+    pub const fn bytes(&self) -> usize {
+        let [length, lines, matrices] = self.tile;
+        length as usize * lines as usize * matrices as usize * self.element.bytes()
+    }
+}
+
 /// A description of a matrix, or of a batch of them, in global memory, from which TMA loads tiles (sm_90).
 ///
 /// On the host it is what `cuTensorMapEncodeTiled` makes, 128 bytes, together with the memory that it describes; a kernel

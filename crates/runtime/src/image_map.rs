@@ -8,7 +8,9 @@
 //!                    │   │ · │ tap│                                 pixels of the result at a time
 //! ```
 
-use cuda_driver::{ImageTensor, L2Promotion, TensorDimension, TensorElement, TensorSwizzle, TiledTensor};
+use cuda_driver::{
+    ImageTensor, L2Promotion, TensorDimension, TensorElement, TensorMapFault, TensorSwizzle, TiledTensor,
+};
 use cuda_std::{Element, GlobalSlice, ImageLayout, ImageMap};
 
 use crate::device::Backend;
@@ -60,29 +62,57 @@ impl ConvolvedImages {
         })
     }
 
-    /// Where base pixels begin and end. What does not fit is refused as a corner.
-    fn corners(&self) -> [[i32; 2]; 2] {
-        let number = |number: i64| i32::try_from(number).unwrap_or(i32::MAX);
-        let padding = |i: usize| i64::from(self.padding[i]);
-        let reach = |i: usize| (i64::from(self.taps[i]) - 1) * i64::from(self.dilation[i]);
-        [[0, 1].map(|i| number(-padding(i))), [0, 1].map(|i| number(padding(i) - reach(i)))]
+    /// How far the last tap is from the first one, unless there is none, or TMA does not reach it.
+    fn reach(&self) -> Result<[u32; 2], TensorMapFault> {
+        let of = |i: usize| {
+            let (taps, dilation) = (self.taps[i], self.dilation[i]);
+            let reach = taps.checked_sub(1).and_then(|steps| steps.checked_mul(dilation));
+            let reach = reach.filter(|reach| *reach <= ImageLayout::REACH);
+            reach.ok_or(TensorMapFault::Reach { dimension: i + 1, taps, dilation })
+        };
+        Ok([of(0)?, of(1)?])
     }
 
-    /// Whether TMA can load them: corners of at most 128, filters that reach at most 255 pixels far, strides of at most 8, whole pieces of
-    /// channels, and a pixel of the result at least.
-    pub fn are_possible(&self, tile: &PixelTile) -> bool {
-        let reaches = (0..2).all(|i| u64::from(self.taps[i].max(1) - 1) * u64::from(self.dilation[i]) < 256);
-        let dimensions = self.dimensions(tile);
-        let pieces = dimensions[1].byte_stride.is_multiple_of(16);
-        reaches && pieces && self.tensor(0, &dimensions, tile).check().is_ok()
+    /// What describes their memory at an address.
+    fn memory<'a>(address: u64, dimensions: &'a [TensorDimension; 4], tile: &PixelTile) -> TiledTensor<'a> {
+        let &PixelTile { element, swizzle, .. } = tile;
+        TiledTensor { element, address, dimensions, swizzle, l2_promotion: L2Promotion::Bytes256 }
     }
 
-    /// What describes them at an address.
-    fn tensor<'a>(&self, address: u64, dimensions: &'a [TensorDimension; 4], tile: &PixelTile) -> ImageTensor<'a> {
-        let &PixelTile { element, pixels, swizzle, .. } = tile;
-        let [lower, upper] = self.corners();
-        let tensor = TiledTensor { element, address, dimensions, swizzle, l2_promotion: L2Promotion::Bytes256 };
-        ImageTensor { tensor, lower, upper, steps: self.stride, pixels }
+    /// What is loaded of them. A corner that does not fit is one that is refused.
+    fn tensor<'a>(&self, tensor: TiledTensor<'a>, tile: &PixelTile) -> Result<ImageTensor<'a>, TensorMapFault> {
+        let (padding, reach) = (self.padding.map(i64::from), self.reach()?.map(i64::from));
+        let corner = |corner: i64| i32::try_from(corner).unwrap_or(if corner < 0 { i32::MIN } else { i32::MAX });
+        let (lower, upper) = (padding.map(|padding| corner(-padding)), [0, 1].map(|i| corner(padding[i] - reach[i])));
+        let image = ImageTensor { tensor, lower, upper, steps: self.stride, pixels: tile.pixels };
+        image.check().map(|()| image)
+    }
+
+    /// What a kernel's image map says of them, or why TMA cannot load them: most often corners beyond 128, filters that reach further than 255
+    /// pixels, strides above 8, or channels that are not a multiple of 16 bytes.
+    ///
+    /// # Errors
+    /// The first thing that TMA cannot do.
+    pub fn layout(&self, tile: &PixelTile) -> Result<ImageLayout, TensorMapFault> {
+        Ok(layout(&self.tensor(Self::memory(0, &self.dimensions(tile), tile), tile)?))
+    }
+}
+
+/// What a kernel's image map says.
+fn layout(image: &ImageTensor<'_>) -> ImageLayout {
+    let &ImageTensor { tensor, lower, upper, steps, pixels } = image;
+    let each =
+        |number: fn(&TensorDimension) -> u64| std::array::from_fn(|i| tensor.dimensions.get(i).map_or(0, number));
+    ImageLayout {
+        element: tile_element(tensor.element),
+        extents: each(|dimension| dimension.extent),
+        byte_strides: each(|dimension| dimension.byte_stride),
+        lower,
+        upper,
+        steps,
+        channels: tensor.dimensions.first().map_or(0, |dimension| dimension.tile),
+        pixels,
+        swizzle: tile_swizzle(tensor.swizzle),
     }
 }
 
@@ -105,23 +135,14 @@ impl Device {
         if matrix_stride.checked_mul(images.images).is_none_or(|all| all > len) {
             return Err(Error::TensorOutOfBounds { matrices: images.images, matrix_stride, span: matrix_stride, len });
         }
-        let tensor = images.tensor(view.as_ptr().addr() as u64, &dimensions, tile);
+        let memory = ConvolvedImages::memory(view.as_ptr().addr() as u64, &dimensions, tile);
+        let tensor = images.tensor(memory, tile).map_err(|fault| memory.rejected(fault))?;
         let words = match &self.inner.backend {
             Backend::Cuda(cuda) => self.gpu(cuda).encode_image_map(&tensor)?.words,
-            // What TMA cannot load, that of the executor shall not load either.
-            Backend::Cpu(_) => tensor.check().map(|()| [0; 16]).map_err(|fault| tensor.tensor.rejected(fault))?,
+            // What TMA cannot load, that of the executor does not load either: it was checked.
+            Backend::Cpu(_) => [0; 16],
         };
-        let layout = ImageLayout {
-            element: tile_element(tile.element),
-            extents: dimensions.map(|dimension| dimension.extent),
-            byte_strides: dimensions.map(|dimension| dimension.byte_stride),
-            lower: tensor.lower,
-            upper: tensor.upper,
-            steps: tensor.steps,
-            channels: tile.channels,
-            pixels: tile.pixels,
-            swizzle: tile_swizzle(tile.swizzle),
-        };
+        let layout = layout(&tensor);
         // SAFETY: the words say just this. Every element that they describe is inside the view, as checked above; what is
         // outside of the extents is not loaded. The view's memory is valid and not written to for its lifetime.
         Ok(unsafe { ImageMap::from_raw_parts(words, view.as_ptr().cast(), bytes, layout) })
@@ -174,17 +195,20 @@ mod tests {
         let device = Device::cpu(Checks::Bounds);
         let buffer = device.upload(&[0.0f32; 3 * 20 * 30 * 16]).unwrap();
         let error = |images: ConvolvedImages| {
-            assert!(images.images == 4 || !images.are_possible(&TILE), "{images:?}");
+            assert!(images.images == 4 || images.layout(&TILE).is_err(), "{images:?}");
             device.image_map(buffer.view(), &images, &TILE).unwrap_err().to_string()
         };
-        assert!(IMAGES.are_possible(&TILE));
+        assert!(IMAGES.layout(&TILE).is_ok());
         assert!(error(ConvolvedImages { images: 4, ..IMAGES }).contains("reaches beyond its array"));
         assert!(error(ConvolvedImages { channels: 2, ..IMAGES }).contains("8 bytes apart"));
         assert!(error(ConvolvedImages { padding: [2, 129], ..IMAGES }).contains("begin at -129"));
-        assert!(error(ConvolvedImages { padding: [u32::MAX, 0], ..IMAGES }).contains("begin at 2147483647"));
+        assert!(error(ConvolvedImages { padding: [u32::MAX, 0], ..IMAGES }).contains("begin at -2147483648"));
         assert!(error(ConvolvedImages { dilation: [1, 11], ..IMAGES }).contains("a pixel between them"));
         assert!(error(ConvolvedImages { stride: [1, 9], ..IMAGES }).contains("9 apart"));
-        let far = ConvolvedImages { extents: [30, 20], taps: [2, 3], dilation: [256, 1], padding: [127, 0], ..IMAGES };
-        assert!(!far.are_possible(&TILE));
+        // Corners of 128 on both sides, which TMA has, and a filter that it does not reach.
+        let far = ConvolvedImages { taps: [2, 3], dilation: [256, 1], padding: [128, 0], ..IMAGES };
+        assert!(error(far).contains("2 taps, 256 apart, in dimension 1"));
+        assert!(error(ConvolvedImages { taps: [0, 3], ..IMAGES }).contains("0 taps"));
+        assert!(error(ConvolvedImages { taps: [u32::MAX; 2], dilation: [u32::MAX; 2], ..IMAGES }).contains("taps"));
     }
 }

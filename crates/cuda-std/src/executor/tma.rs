@@ -34,14 +34,11 @@ use super::products;
 use super::remote;
 use super::shared_memory::{POISON, WORD, set_interval};
 use super::steps::{Memory, StepActor, StepBarrier, StepKind};
-use crate::{ImageMap, TensorMap};
+use crate::{ImageLayout, ImageMap, TensorMap};
 
 mod tile;
 
 use tile::{PIECE_BYTES, Tile};
-
-/// How far a tap may be from the base of its pixels, by the description of the instruction for four dimensions.
-const REACH: u16 = 255;
 
 /// A tile that is being loaded.
 struct Load {
@@ -206,7 +203,7 @@ pub(crate) fn load_pixels(
     let (context, location) = (current(), Location::caller());
     context.require_headroom();
     let (index, at, barrier) = context.change_load_of_pixels(location, &map, slice, (index, at, barrier));
-    if tap.iter().any(|reach| *reach > REACH) {
+    if tap.iter().any(|reach| u32::from(*reach) > ImageLayout::REACH) {
         context.fail(location, FaultKind::TapTooFar { tap });
     }
     if !tile::is_base_pixel(&map, at) {

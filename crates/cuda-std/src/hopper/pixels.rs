@@ -11,8 +11,8 @@ use crate::{ImageMap, SharedSlice};
 ///
 /// ```
 /// # use tilewright_cuda_std::{examples::{Images, run_over}, hopper::*, prelude::*};
-/// // An image of 4 × 4 pixels of 8 numbers, of which TMA loads 16 pixels at a time. Base pixels begin one before the image, and end two
-/// // before its end: those of a filter of 3 × 3 with a padding of one.
+/// // An image of 4 × 4 pixels of 8 numbers, of which TMA loads 16 pixels at a time. Base pixels begin one before the image, and the last
+/// // one is two before its end: those of a filter of 3 × 3 with a padding of one.
 /// let mut x = Vec::from_iter((0..128).map(|i| i as f32));
 /// let values = run_over(1, &mut x, |Images { map, .. }: Images<'_>| {
 ///     // SAFETY: there is one thread, which waits for the pixels before it reads them.

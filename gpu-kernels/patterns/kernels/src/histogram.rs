@@ -25,20 +25,17 @@ pub const BINS: usize = 256;
 /// A counter of each lane for each value.
 type Counters = crate::counters::Counters<BINS, LANES>;
 
-/// The blocks that a multiprocessor has at the same time.
-const BLOCKS_AT_A_TIME: u32 = 6;
-
-/// The blocks for so many words: 16 words for each thread, until there are as many as run at the same time on so many multiprocessors. With a
-/// few more, all would wait for those.
+/// The blocks for so many words: 16 words for each thread, until there are as many as run at the same time. With a few more, all would wait for
+/// those.
 #[cfg(not(target_arch = "nvptx64"))]
-fn blocks(words: usize, multiprocessors: u32) -> u32 {
-    words.div_ceil(16 * BINS).clamp(1, (multiprocessors * BLOCKS_AT_A_TIME) as usize) as u32
+fn blocks(words: usize, at_a_time: u32) -> u32 {
+    words.div_ceil(16 * BINS).clamp(1, at_a_time.max(1) as usize) as u32
 }
 
 /// Adds to each of 256 bins how often its value occurs among the bytes of some words, which so many blocks share.
 #[kernel(
     block = 256,
-    min_blocks = BLOCKS_AT_A_TIME,
+    min_blocks = 6,
     grid = blocks,
     dynamic_shared = Counters::BYTES,
     requires(bins.len() == BINS, blocks > 0, blocks <= i32::MAX as u32)
@@ -105,7 +102,8 @@ mod operation {
         fn launch(&self, device: &Device, _sizes: &Sizes, views: &Views<'_>) -> Result<(), Error> {
             device.launch(zero_u32 { words: views.disjoint("bins")? })?;
             let words = views.read("words")?;
-            let blocks = blocks(words.len(), crate::hopper::workers(device));
+            let at_a_time = device.limits().resident_blocks(&histogram_u8::FACTS) * crate::hopper::workers(device);
+            let blocks = blocks(words.len(), at_a_time);
             Ok(device.launch(histogram_u8 { blocks, words, bins: views.write("bins")? })?)
         }
 

@@ -20,7 +20,7 @@ impl Context<'_> {
         match self.change("load_tile", location, &[NextBoxX, NextBoxY, NextBoxZ, NextTile, NextBarrier]) {
             None => (index, at, barrier),
             Some(NextBarrier) => (index, at, self.next_barrier(barrier)),
-            Some(NextTile) => (index + tile_bytes(map) / element_bytes, at, barrier),
+            Some(NextTile) => (index + map.layout().bytes() / element_bytes, at, barrier),
             Some(change) => (index, next_box(map, at, change), barrier),
         }
     }
@@ -40,10 +40,7 @@ impl Context<'_> {
             match self.change("load_pixels", location, &[NextBoxX, NextBoxY, NextBoxZ, NextTile, NextBarrier]) {
                 None => return (index, at, barrier),
                 Some(NextBarrier) => return (index, at, self.next_barrier(barrier)),
-                Some(NextTile) => {
-                    let bytes = (layout.channels * layout.pixels) as usize * layout.element.bytes();
-                    return (index + bytes / element_bytes, at, barrier);
-                }
+                Some(NextTile) => return (index + layout.bytes() / element_bytes, at, barrier),
                 Some(NextBoxX) => (0, layout.channels),
                 Some(NextBoxY) => (1, across),
                 Some(_) => (2, down),
@@ -63,16 +60,10 @@ impl Context<'_> {
         use Change::{NextBoxX, NextBoxY, NextBoxZ, NextTile};
         match self.change("store_tile", location, &[NextBoxX, NextBoxY, NextBoxZ, NextTile]) {
             None => (index, at),
-            Some(NextTile) => (index + tile_bytes(map) / element_bytes, at),
+            Some(NextTile) => (index + map.layout().bytes() / element_bytes, at),
             Some(change) => (index, next_box(map, at, change)),
         }
     }
-}
-
-/// The bytes of a tile of TMA.
-fn tile_bytes(map: &TensorMap<'_>) -> usize {
-    let layout = map.layout();
-    layout.tile.iter().map(|extent| *extent as usize).product::<usize>() * layout.element.bytes()
 }
 
 /// Coordinates of a tile a box further on.

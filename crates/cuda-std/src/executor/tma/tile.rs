@@ -76,11 +76,10 @@ impl Tile<'_> {
 
     /// The bytes of the tile.
     pub(super) fn bytes(&self) -> usize {
-        let elements: usize = match self {
-            Self::Array { map, .. } => map.layout().tile.iter().map(|extent| *extent as usize).product(),
-            Self::Pixels { map, .. } => map.layout().channels as usize * map.layout().pixels as usize,
-        };
-        elements * self.element().bytes()
+        match self {
+            Self::Array { map, .. } => map.layout().bytes(),
+            Self::Pixels { map, .. } => map.layout().bytes(),
+        }
     }
 
     /// The first coordinate, which TMA has begin at whole pieces.

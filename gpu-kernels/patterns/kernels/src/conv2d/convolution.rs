@@ -3,6 +3,8 @@
 #[cfg(not(target_arch = "nvptx64"))]
 use blocks::mma_tile::LINES;
 use cuda_std::prelude::*;
+#[cfg(not(target_arch = "nvptx64"))]
+use runtime::ConvolvedImages;
 
 /// What is convolved with what. Sizes are in elements; two numbers are those of the height and of the width.
 #[repr(C)]
@@ -77,6 +79,19 @@ impl Convolution {
     fn product(extents: &[u32]) -> Option<u32> {
         let product = extents.iter().try_fold(1u32, |product, &extent| product.checked_mul(extent));
         product.filter(|&product| product <= i32::MAX as u32)
+    }
+
+    /// The images, as TMA sees them.
+    pub(super) fn images(&self) -> ConvolvedImages {
+        ConvolvedImages {
+            channels: self.all_channels().into(),
+            extents: [self.width.into(), self.height.into()],
+            images: self.batch.into(),
+            taps: [self.taps_across, self.taps_down],
+            dilation: [self.dilation_across, self.dilation_down],
+            padding: [self.padding_across, self.padding_down],
+            stride: [self.stride_across, self.stride_down],
+        }
     }
 
     /// What the kernels can compute: taps, strides, dilations and groups of one at least; channels, filters, images

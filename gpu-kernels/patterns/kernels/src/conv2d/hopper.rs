@@ -21,9 +21,14 @@
 use blocks::ring::{Ring, Unreleased};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::uniform::{this_thread, uniform, warp_number};
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Bf16 as OfBf16, Descriptor, Sums};
+
+#[cfg(not(target_arch = "nvptx64"))]
+use runtime::PixelTile;
 
 use super::{Convolution, Tile};
 use crate::quad::transposed;
@@ -37,6 +42,9 @@ const UNIT: u32 = 8;
 const PIXELS: u32 = 64;
 const WARPS: u32 = 4;
 const THREADS: u32 = 128;
+/// The blocks at most: so many tiles behind the last one, pixels are still below 2³².
+#[cfg(not(target_arch = "nvptx64"))]
+const MOST_WORKERS: u32 = i32::MAX as u32 / 256;
 /// The bytes of a row that an instruction takes, the channels in them, and the instructions for a row.
 const STEP_BYTES: u32 = 32;
 const STEP_CHANNELS: u32 = 16;
@@ -104,15 +112,17 @@ fn steps(conv: &Convolution) -> u32 {
     conv.taps_down * conv.taps_across * conv.channels.div_ceil(CHANNELS)
 }
 
-/// Whether these kernels compute a convolution, if there is an image map: filters of a group are stored by eight, a group's channels do not end
-/// in a stage that has the next group's, and TMA reaches all taps.
+/// Whether these kernels compute a convolution whose images TMA can load: filters of a group are stored by eight, and a group's channels do not
+/// end in a stage that has the next group's.
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) fn takes(conv: &Convolution) -> bool {
-    let reaches = |taps: u32, dilation: u32| u64::from(taps.max(1) - 1) * u64::from(dilation) < 256;
-    conv.filters.is_multiple_of(UNIT)
-        && (conv.groups == 1 || conv.channels.is_multiple_of(CHANNELS))
-        && reaches(conv.taps_down, conv.dilation_down)
-        && reaches(conv.taps_across, conv.dilation_across)
+    conv.filters.is_multiple_of(UNIT) && (conv.groups == 1 || conv.channels.is_multiple_of(CHANNELS))
+}
+
+/// The pixels that are loaded at a time.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) fn pixel_tile(pixels: u32) -> PixelTile {
+    PixelTile { element: TensorElement::Bf16, channels: CHANNELS, pixels, swizzle: TensorSwizzle::Bytes128 }
 }
 
 /// Whether a map is one of the filters of a convolution, in tiles of 64 channels of so many of a tap.
@@ -134,30 +144,7 @@ fn describes_filters(map: &TensorMap<'_>, conv: &Convolution, lines: u32) -> boo
 /// Whether a map is one of the images of a convolution, of which 64 channels of so many pixels are loaded.
 #[cfg(not(target_arch = "nvptx64"))]
 fn describes_images(map: &ImageMap<'_>, conv: &Convolution, pixels: u32) -> bool {
-    use cuda_std::{ImageLayout, TileElement, TileSwizzle};
-    let extents = [conv.all_channels(), conv.width, conv.height, conv.batch].map(u64::from);
-    let mut stride = 2;
-    let corner = |padding: u32| i64::from(padding) as i32;
-    let reach = |taps: u32, dilation: u32| ((taps - 1) * dilation) as i32;
-    *map.layout()
-        == ImageLayout {
-            element: TileElement::Bytes2,
-            extents,
-            byte_strides: extents.map(|extent| {
-                let own = stride;
-                stride *= extent;
-                own
-            }),
-            lower: [-corner(conv.padding_across), -corner(conv.padding_down)],
-            upper: [
-                corner(conv.padding_across) - reach(conv.taps_across, conv.dilation_across),
-                corner(conv.padding_down) - reach(conv.taps_down, conv.dilation_down),
-            ],
-            steps: [conv.stride_across, conv.stride_down],
-            channels: CHANNELS,
-            pixels,
-            swizzle: TileSwizzle::Bytes128,
-        }
+    conv.images().layout(&pixel_tile(pixels)).is_ok_and(|layout| *map.layout() == layout)
 }
 
 /// A kernel for each size of tiles.
@@ -180,7 +167,7 @@ macro_rules! kernels {
                 describes_images(&x, &conv, $pixels),
                 describes_filters(&w, &conv, $filters),
                 tiles(&conv, [$pixels, $filters]).is_some(),
-                workers > 0 && workers <= i32::MAX as u32 / 2,
+                workers > 0 && workers <= MOST_WORKERS,
                 y.as_mut_ptr().addr().is_multiple_of(16)
             )
         )]

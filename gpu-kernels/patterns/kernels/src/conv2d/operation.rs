@@ -4,14 +4,14 @@ use blocks::mma_scheme::ThreeTf32;
 use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::KernelFacts;
 use cuda_std::prelude::*;
-use runtime::{ConvolvedImages, PixelTile, TensorLayout, TensorTile};
+use runtime::{TensorLayout, TensorTile};
 use testkit::{
     Argument, Bits, Description, Device, Distribution, Element, Error, Expected, FP32_ROUNDING, Operation, Sizes,
     Units, Values, Views,
 };
 
 use super::hopper::{
-    CHANNELS, conv2d_128x64_wgmma_bf16, conv2d_128x128_wgmma_bf16, conv2d_192x256_wgmma_bf16, takes, tiles,
+    CHANNELS, conv2d_128x64_wgmma_bf16, conv2d_128x128_wgmma_bf16, conv2d_192x256_wgmma_bf16, pixel_tile, takes, tiles,
 };
 use super::{Convolution, conv2d_any_bf16, conv2d_any_fp32_3xtf32, conv2d_bf16, conv2d_fp32_3xtf32};
 
@@ -50,8 +50,8 @@ impl Hopper {
     }
 }
 
-/// How many times as long the fastest kernel for all GPUs takes for the same terms: if more of them are zeros behind the last channel, it is
-/// faster.
+/// How many times as long a kernel for every GPU takes for the same terms. If terms with the zeros behind the last channel are more than so many
+/// times the terms, that kernel is faster.
 const GAIN: u32 = 2;
 
 /// The kernel for Hopper that should be fastest for a convolution, if the device runs it, and its blocks.
@@ -59,7 +59,7 @@ fn chosen(device: &Device, conv: &Convolution) -> Option<(Hopper, u32)> {
     let with_zeros =
         u64::from(conv.terms()) / u64::from(conv.channels.max(1)) * u64::from(conv.channels.next_multiple_of(CHANNELS));
     if !takes(conv)
-        || !images(conv).are_possible(&pixels(HOPPER[0]))
+        || conv.images().layout(&pixel_tile(HOPPER[0].tile[0])).is_err()
         || conv.filters == 0
         || with_zeros > u64::from(GAIN) * u64::from(conv.terms())
         || !crate::hopper::runs(device, &HOPPER[0].facts)
@@ -71,24 +71,6 @@ fn chosen(device: &Device, conv: &Convolution) -> Option<(Hopper, u32)> {
     let of_waves = |it: Hopper| waves(&it).map(|waves| (u64::from(waves) * it.clocks(conv), it));
     let (_, it) = HOPPER.into_iter().filter_map(of_waves).min_by_key(|(clocks, _)| *clocks)?;
     Some((it, workers))
-}
-
-/// The images of a convolution.
-fn images(conv: &Convolution) -> ConvolvedImages {
-    ConvolvedImages {
-        channels: conv.all_channels().into(),
-        extents: [conv.width.into(), conv.height.into()],
-        images: conv.batch.into(),
-        taps: [conv.taps_across, conv.taps_down],
-        dilation: [conv.dilation_across, conv.dilation_down],
-        padding: [conv.padding_across, conv.padding_down],
-        stride: [conv.stride_across, conv.stride_down],
-    }
-}
-
-/// The pixels that a kernel loads at a time.
-fn pixels(it: Hopper) -> PixelTile {
-    PixelTile { element: TensorElement::Bf16, channels: CHANNELS, pixels: it.tile[0], swizzle: TensorSwizzle::Bytes128 }
 }
 
 /// A map of filters, in tiles of 64 channels of so many filters of a tap.
@@ -259,6 +241,7 @@ impl Operation for Conv2d {
                 [4, 12, 12, 64, 64, 3, 3, 1, 1, 1, 1],
                 [2, 10, 10, 64, 8, 1, 1, 1, 0, 1, 1],
                 [2, 9, 10, 24, 264, 3, 3, 1, 1, 1, 1],
+                [2, 9, 10, 40, 264, 3, 3, 1, 1, 1, 1],
                 [1, 9, 7, 192, 80, 3, 2, 2, 1, 1, 2],
                 [1, 20, 5, 88, 8, 17, 1, 1, 1, 1, 1],
                 [2, 3, 300, 40, 16, 1, 2, 1, 20, 255, 1],
@@ -294,7 +277,7 @@ impl Operation for Conv2d {
         let (x, w, y) = (views.read("x")?, views.read("w")?, views.write("y")?);
         if let Some((it, workers)) = chosen(device, &conv).filter(|_| self.by_wgmma) {
             let w = filters(device, w, &conv, it.tile[1])?;
-            let x = device.image_map(x, &images(&conv), &pixels(it))?;
+            let x = device.image_map(x, &conv.images(), &pixel_tile(it.tile[0]))?;
             match it.tile {
                 [192, _] => device.launch(conv2d_192x256_wgmma_bf16 { x, w, conv, workers, y })?,
                 [_, 128] => device.launch(conv2d_128x128_wgmma_bf16 { x, w, conv, workers, y })?,
