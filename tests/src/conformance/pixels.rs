@@ -1,8 +1,7 @@
 //! Pixels by TMA (im2col): those that convolutions multiply, with all elements, paddings, strides and dilations, at the borders of images and
 //! behind the last one.
 
-use cuda_driver::{ImageTensor, TiledTensor};
-use cuda_driver::{L2Promotion, TensorDimension, TensorElement, TensorSwizzle};
+use cuda_driver::{ImageTensor, L2Promotion, TensorDimension, TensorElement, TensorSwizzle, TiledTensor};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

@@ -1,10 +1,11 @@
 //! Copies that go on while threads run on: `cp.async`, and tiles that TMA loads and stores.
 
 use cuda_std::async_copy::{commit_group, copy_async, wait_group};
+use cuda_std::examples::{Images, OfSlice};
 use cuda_std::executor::Executor;
 use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;
-use cuda_std::{ImageLayout, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle};
+use cuda_std::{TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle};
 
 use crate::pattern::Class::{AsyncCopy, Tma};
 use crate::pattern::{Family, Pattern, Report, found, launch};
@@ -271,22 +272,8 @@ fn with_tiles(run: impl FnOnce(TensorMap<'_>, GlobalSliceMut<'_, f32>) -> Result
 }
 
 fn with_pixels(run: impl FnOnce(ImageMap<'_>, GlobalSliceMut<'_, f32>) -> Result<(), Report>) -> Result<(), Report> {
-    // An image of 4 × 4 pixels of 8 numbers, and a filter of 3 × 3 with a padding of one.
-    let image = [1.0f32; 128];
-    let layout = ImageLayout {
-        element: TileElement::Bytes4,
-        extents: [8, 4, 4, 1],
-        byte_strides: [4, 32, 128, 512],
-        lower: [-1; 2],
-        upper: [-1; 2],
-        steps: [1; 2],
-        channels: 8,
-        pixels: 16,
-        swizzle: TileSwizzle::None,
-    };
-    // SAFETY: the extents are those of the image; the executor does not look at the words.
-    let map = unsafe { ImageMap::from_raw_parts([0; 16], image.as_ptr().cast(), size_of_val(&image), layout) };
-    run(map, GlobalSliceMut::new(&mut [0.0; 16]))
+    let mut image = [1.0f32; 128];
+    run(Images::of(&mut image).map, GlobalSliceMut::new(&mut [0.0; 16]))
 }
 
 fn run_stored_tile(wrong: u32, executor: &Executor) -> Result<(), Report> {

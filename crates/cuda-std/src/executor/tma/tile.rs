@@ -84,10 +84,8 @@ impl Tile<'_> {
 
     /// The first coordinate, which TMA has begin at whole pieces.
     pub(super) fn first_coordinate(&self) -> i32 {
-        match self {
-            Self::Array { at, .. } => at[0].cast_signed(),
-            Self::Pixels { at, .. } => at[0].cast_signed(),
-        }
+        let (Self::Array { at: [first, ..], .. } | Self::Pixels { at: [first, ..], .. }) = self;
+        first.cast_signed()
     }
 
     /// Calls `visit` for every element that is read or written, with its place in the tile's shared memory and in the array, in bytes.
@@ -148,10 +146,9 @@ fn visit_pixels(map: &ImageMap<'_>, first: [u32; 4], tap: [u16; 2], mut visit: i
     let [channel, mut column, mut row, mut image] = first.map(|coordinate| i64::from(coordinate.cast_signed()));
     let [lower, steps] = [layout.lower.map(i64::from), layout.steps.map(i64::from)];
     for pixel in 0..layout.pixels {
-        let of_pixel = [column + i64::from(tap[0]), row + i64::from(tap[1]), image];
+        let (x, y) = (column + i64::from(tap[0]), row + i64::from(tap[1]));
         for place in 0..layout.channels {
-            let [c, x, y, n] = [channel + i64::from(place), of_pixel[0], of_pixel[1], of_pixel[2]].map(|at| at as u64);
-            let coordinates = [c, x, y, n];
+            let coordinates = [channel + i64::from(place), x, y, image].map(|at| at as u64);
             if (0..4).all(|i| coordinates[i] < layout.extents[i]) {
                 let number = (pixel * layout.channels + place) as usize;
                 let in_array: u64 = (0..4).map(|i| coordinates[i] * layout.byte_strides[i]).sum();
