@@ -1,9 +1,15 @@
-//! What a convolution in fp32 makes of numbers that three TF32 products cannot decompose: what fp32 makes of them.
+//! What a convolution in fp32 makes of numbers that three TF32 products cannot decompose: what fp32 makes of them. And what groups make of
+//! each other's infinities: nothing.
 
+use cuda_driver::{TensorElement, TensorSwizzle};
 use cuda_std::Grid;
 use cuda_std::executor::{Checks, Executor};
 use cuda_std::prelude::*;
-use patterns_kernels::conv2d::{Convolution, conv2d_any_fp32_3xtf32};
+use patterns_kernels::conv2d::{
+    Convolution, conv2d_128x64_wgmma_bf16, conv2d_256x2x32_wgmma_bf16, conv2d_256x4x16_wgmma_bf16,
+    conv2d_any_fp32_3xtf32,
+};
+use runtime::{ConvolvedImages, Device, PixelTile, TensorLayout, TensorTile};
 
 /// The result of a row of three pixels with two channels, and one filter of three taps and padding, at each pixel.
 fn convolved(x: [[f32; 2]; 3], w: [[f32; 2]; 3]) -> Vec<f32> {
@@ -56,4 +62,78 @@ fn infinities_nan_and_large_numbers_do_what_they_do_in_fp32() {
     // The smallest ones are kept, too.
     let tiny = f32::from_bits(1 << 13);
     assert_eq!(convolved([[tiny, 0.0]; 3], [[0.0; 2], [2.0, 0.0], [0.0; 2]]), [2.0 * tiny; 3]);
+}
+
+/// A convolution of 1×1 in groups by Hopper's kernel of a tile, of ones, but for one group's channels, which are infinite: the filters' results of
+/// each pixel.
+fn of_groups(groups: u32, channels: u32, filters: u32, infinite: u32, [pixels, lines]: [u32; 2]) -> Vec<f32> {
+    const WIDTH: u32 = 5;
+    let conv = Convolution {
+        batch: 1,
+        height: 1,
+        width: WIDTH,
+        channels,
+        filters,
+        taps_down: 1,
+        taps_across: 1,
+        stride_down: 1,
+        stride_across: 1,
+        padding_down: 0,
+        padding_across: 0,
+        dilation_down: 1,
+        dilation_across: 1,
+        groups,
+    };
+    let (all_channels, all_filters) = (groups * channels, groups * filters);
+    let of_pixel = |channel: u32| if channel / channels == infinite { f32::INFINITY } else { 1.0 };
+    let x = Vec::from_iter((0..WIDTH * all_channels).map(|i| Bf16::from_f32(of_pixel(i % all_channels))));
+    let w = vec![Bf16::from_f32(1.0); (all_filters * channels) as usize];
+
+    let device = Device::cpu(Checks::Full);
+    let (x, w) = (device.upload(&x).unwrap(), device.upload(&w).unwrap());
+    let mut y = device.allocate::<Bf16>((WIDTH * all_filters) as usize).unwrap();
+    let images = ConvolvedImages {
+        channels: all_channels.into(),
+        extents: [WIDTH.into(), 1],
+        images: 1,
+        taps: [1; 2],
+        dilation: [1; 2],
+        padding: [0; 2],
+        stride: [1; 2],
+    };
+    let (element, swizzle) = (TensorElement::Bf16, TensorSwizzle::Bytes128);
+    let x = device.image_map(x.view(), &images, &PixelTile { element, channels: 64, pixels, swizzle }).unwrap();
+    let layout = TensorLayout {
+        length: channels.into(),
+        lines: all_filters.into(),
+        line_stride: channels.into(),
+        matrices: 1,
+        matrix_stride: channels.into(),
+    };
+    let w = device.tensor_map(w.view(), &layout, &TensorTile { element, length: 64, lines, swizzle }).unwrap();
+    let (y_view, workers) = (y.view_mut(), 1);
+    match [pixels, groups] {
+        [128, _] => device.launch(conv2d_128x64_wgmma_bf16 { x, w, conv, workers, y: y_view }),
+        [_, 2] => device.launch(conv2d_256x2x32_wgmma_bf16 { x, w, conv, workers, y: y_view }),
+        _ => device.launch(conv2d_256x4x16_wgmma_bf16 { x, w, conv, workers, y: y_view }),
+    }
+    .unwrap();
+    let mut results = vec![Bf16::from_f32(0.0); y.len()];
+    y.copy_to(&mut results).unwrap();
+    results.into_iter().map(Bf16::to_f32).collect()
+}
+
+#[test]
+fn infinities_stay_in_their_group() {
+    for (groups, channels, filters, tile) in
+        [(2, 48, 8, [128, 64]), (2, 32, 32, [256, 64]), (2, 16, 32, [256, 64]), (4, 16, 16, [256, 64])]
+    {
+        for infinite in 0..groups {
+            for (i, y) in of_groups(groups, channels, filters, infinite, tile).into_iter().enumerate() {
+                let group = i as u32 % (groups * filters) / filters;
+                let expected = if group == infinite { f32::INFINITY } else { channels as f32 };
+                assert_eq!(y, expected, "{groups} groups of {channels} channels, {infinite} is infinite, element {i}");
+            }
+        }
+    }
 }

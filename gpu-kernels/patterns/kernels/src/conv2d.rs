@@ -18,8 +18,10 @@
 //! Where channels of a group are not whole copies (3 channels of a photograph), it copies element by element, and finds out the tap of
 //! each.
 //!
-//! Hopper has kernels of its own for bf16 (`hopper`), where channels and filters are multiples of 8, and of groups channels of 64. Their sums
+//! Hopper has kernels of its own for bf16 (`hopper`), where channels and filters are multiples of 8, and of groups channels of 16. Their sums
 //! have the same terms in the same order, and the same bits where channels are multiples of 16.
+//!
+//! Single taps with few channels, which are a matter of memory, have kernels of their own, too (`pointwise`), with the same bits.
 //!
 //! fp32 is computed by three TF32 products, as accurately as fp32 sums ([`blocks::mma_scheme`]); what comes out infinite or NaN is computed
 //! again in plain fp32, so that infinities and NaN, and numbers from 2¹¹⁵ on, do what they do in fp32. bf16 has fp32 sums.
@@ -29,6 +31,7 @@
 
 mod convolution;
 mod hopper;
+mod pointwise;
 
 use blocks::mma_scheme::{Bf16Products, Scheme, ThreeTf32};
 use blocks::mma_tile::{Accumulators, LINES, MEMORY, OCTET, PIECE, Stage, WORDS, own_lines};
@@ -598,5 +601,9 @@ fn with_part<S: Scheme>(word: u32, part: u32, element: S::Element) -> u32 {
 mod operation;
 
 pub use convolution::Convolution;
+pub use hopper::{
+    conv2d_128x64_wgmma_bf16, conv2d_128x128_wgmma_bf16, conv2d_192x256_wgmma_bf16, conv2d_256x2x32_wgmma_bf16,
+    conv2d_256x4x16_wgmma_bf16,
+};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::Conv2d;

@@ -13,7 +13,19 @@
 //! One load brings the pixels that a tap meets for all pixels of a tile, in whichever rows and images those are, and zeros for those outside of
 //! the image ([`hopper::load_pixels`]). Steps go through the taps, and through a tap's channels by 64: behind the last channel there are zeros,
 //! in both operands, which are not multiplied where there are 16 of them. (In groups there would be the next group's channels, of which an
-//! infinity times zero is NaN; so channels of a group are a multiple of 64 if there are several.)
+//! infinity times zero is NaN; so channels of a group are a multiple of 16 if there are several.)
+//!
+//! Small groups share a stage: two of 32 channels, or four of 16. Their filters are side by side in B, each with the channels of its own
+//! group from the row's beginning on, and each group's are multiplied with its part of A alone:
+//!
+//! ```text
+//!                A: 64 channels            B: a row is a filter              the products of 16 of k
+//!            ┌────────┬────────┐          ┌────────┐
+//!   pixels   │group 0 │group 1 │          │ w[0]   │ group 0's 32 filters    group 0's channels × its filters
+//!            │        │        │          ├────────┤
+//!            └────────┴────────┘          │ w[1]   │ group 1's               group 1's channels × its filters
+//!                                         └────────┘
+//! ```
 //!
 //! Terms come in the order of [`conv2d_bf16`](super::conv2d_bf16), 16 at a time, so results have the same bits where channels are multiples of
 //! 16. Blocks stay and go from tile to tile: the next tile is loaded while the results of this one are stored.
@@ -38,6 +50,8 @@ pub(super) const CHANNELS: u32 = 64;
 const ROW_WORDS: u32 = 32;
 /// The filters that are stored at a time.
 const UNIT: u32 = 8;
+/// The filters of a tile of several groups.
+const SHARED_FILTERS: u32 = 64;
 /// The pixels of a warpgroup, and its warps and threads.
 const PIXELS: u32 = 64;
 const WARPS: u32 = 4;
@@ -50,12 +64,14 @@ const STEP_BYTES: u32 = 32;
 const STEP_CHANNELS: u32 = 16;
 const STEPS: u32 = 4;
 
-/// How a convolution is divided: `CONSUMERS` warpgroups, `ACROSS` of which are side by side, have `DOWN` times 64 pixels, and filters of which a
-/// thread has `SUMS` accumulators for each of them.
+/// How a convolution is divided: `CONSUMERS` warpgroups, `ACROSS` of which are side by side, have `DOWN` times 64 pixels, and `PARTS` times
+/// filters of which a thread has `SUMS` accumulators for each of them. A part's filters are of one group; those of several parts may be of
+/// several.
 struct Division<
     const CONSUMERS: u32,
     const DOWN: usize,
     const ACROSS: u32,
+    const PARTS: usize,
     const STAGES: u32,
     const SUMS: usize,
     const CONSUMER_REGISTERS: u32,
@@ -113,10 +129,35 @@ fn steps(conv: &Convolution) -> u32 {
 }
 
 /// Whether these kernels compute a convolution whose images TMA can load: filters of a group are stored by eight, and a group's channels do not
-/// end in a stage that has the next group's.
+/// end in 16 that are multiplied with the next group's.
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) fn takes(conv: &Convolution) -> bool {
-    conv.filters.is_multiple_of(UNIT) && (conv.groups == 1 || conv.channels.is_multiple_of(CHANNELS))
+    conv.filters.is_multiple_of(UNIT) && (conv.groups == 1 || conv.channels.is_multiple_of(STEP_CHANNELS))
+}
+
+/// How many groups share a stage of a kernel with so many parts, and a tile of its filters: as many as fit, by powers of two. A part has the
+/// filters of one group, and 16 channels are of one group.
+#[inline(always)]
+pub(super) fn sharing(conv: &Convolution, parts: u32) -> u32 {
+    let fit = |groups: u32| conv.channels <= CHANNELS / groups && conv.groups.is_multiple_of(groups);
+    let are_whole = conv.channels.is_multiple_of(STEP_CHANNELS) && conv.filters == SHARED_FILTERS / parts;
+    if parts == 1 || !are_whole {
+        1
+    } else if parts == 4 && fit(4) {
+        4
+    } else if fit(2) {
+        2
+    } else {
+        1
+    }
+}
+
+/// The convolution with as many groups as one, with the channels and the filters of all of them, most pairs of which have nothing to do with one
+/// another.
+#[inline(always)]
+pub(super) fn joined(conv: &Convolution, groups: u32) -> Convolution {
+    let (channels, filters) = (conv.channels * groups, conv.filters * groups);
+    Convolution { channels, filters, groups: conv.groups / groups, ..*conv }
 }
 
 /// The pixels that are loaded at a time.
@@ -151,7 +192,7 @@ fn describes_images(map: &ImageMap<'_>, conv: &Convolution, pixels: u32) -> bool
 macro_rules! kernels {
     ($(
         $name:ident, block = $block:literal,
-        $pixels:literal x $filters:literal, <$consumers:literal, $down:literal, $across:literal, $stages:literal, $sums:literal, $of_consumers:literal, $of_producer:literal>,
+        $pixels:literal x $filters:literal, <$consumers:literal, $down:literal, $across:literal, $parts:literal, $stages:literal, $sums:literal, $of_consumers:literal, $of_producer:literal>,
         $doc:expr;
     )*) => { $(
         #[doc = $doc]
@@ -160,13 +201,13 @@ macro_rules! kernels {
             min_blocks = 1,
             arch = "sm_90a",
             grid = workers,
-            dynamic_shared = Division::<$consumers, $down, $across, $stages, $sums, $of_consumers, $of_producer>::MEMORY.bytes,
+            dynamic_shared = Division::<$consumers, $down, $across, $parts, $stages, $sums, $of_consumers, $of_producer>::MEMORY.bytes,
             requires(
                 conv.fits_result(y.len()),
                 takes(&conv),
                 describes_images(&x, &conv, $pixels),
                 describes_filters(&w, &conv, $filters),
-                tiles(&conv, [$pixels, $filters]).is_some(),
+                tiles(&joined(&conv, sharing(&conv, $parts)), [$pixels, $filters]).is_some(),
                 workers > 0 && workers <= MOST_WORKERS,
                 y.as_mut_ptr().addr().is_multiple_of(16)
             )
@@ -182,38 +223,43 @@ macro_rules! kernels {
             const { assert!($block == ($consumers + 1) * THREADS) };
             // SAFETY: a block of so many threads, all of which come here, with its shared memory; the launch has checked the rest.
             unsafe {
-                Division::<$consumers, $down, $across, $stages, $sums, $of_consumers, $of_producer>::convolve(&conv, x, w, y)
+                Division::<$consumers, $down, $across, $parts, $stages, $sums, $of_consumers, $of_producer>::convolve(&conv, x, w, y)
             }
         }
     )* };
 }
 
 kernels! {
-    conv2d_192x256_wgmma_bf16, block = 384, 192 x 256, <2, 3, 2, 4, 64, 240, 24>,
+    conv2d_192x256_wgmma_bf16, block = 384, 192 x 256, <2, 3, 2, 1, 4, 64, 240, 24>,
         "`y[n, oh, ow, f] = Σ x[n, oh·stride − padding + r·dilation, …, c] · w[f, r, s, c]` of bf16 numbers, with fp32 sums that are \
          rounded to bf16, by tiles of 192 pixels and 256 filters. `x` is an image map of the convolution, of 64 channels of 192 pixels, and `w` a \
          map of taps × filters of all groups × channels in tiles of 64 × 256. Filters of a group are a multiple of 8, and so are \
-         channels: of several groups, of 64. `workers` blocks share the tiles.";
-    conv2d_128x128_wgmma_bf16, block = 384, 128 x 128, <2, 1, 1, 6, 64, 240, 24>,
+         channels: of several groups, of 16. `workers` blocks share the tiles.";
+    conv2d_128x128_wgmma_bf16, block = 384, 128 x 128, <2, 1, 1, 1, 6, 64, 240, 24>,
         "The same by tiles of 128 pixels and 128 filters.";
-    conv2d_128x64_wgmma_bf16, block = 384, 128 x 64, <2, 1, 1, 8, 32, 240, 24>,
+    conv2d_128x64_wgmma_bf16, block = 384, 128 x 64, <2, 1, 1, 1, 8, 32, 240, 24>,
         "The same by tiles of 128 pixels and 64 filters.";
+    conv2d_256x2x32_wgmma_bf16, block = 384, 256 x 64, <2, 2, 1, 2, 5, 16, 240, 24>,
+        "The same by tiles of 256 pixels and the filters of two groups, which are 32 each; there are 16 or 32 channels.";
+    conv2d_256x4x16_wgmma_bf16, block = 384, 256 x 64, <2, 2, 1, 4, 5, 8, 240, 24>,
+        "The same by tiles of 256 pixels and the filters of four groups, which are 16 each: those of two if there are 32 channels.";
 }
 
 impl<
     const CONSUMERS: u32,
     const DOWN: usize,
     const ACROSS: u32,
+    const PARTS: usize,
     const STAGES: u32,
     const SUMS: usize,
     const CONSUMER_REGISTERS: u32,
     const PRODUCER_REGISTERS: u32,
-> Division<CONSUMERS, DOWN, ACROSS, STAGES, SUMS, CONSUMER_REGISTERS, PRODUCER_REGISTERS>
+> Division<CONSUMERS, DOWN, ACROSS, PARTS, STAGES, SUMS, CONSUMER_REGISTERS, PRODUCER_REGISTERS>
 where
     [f32; SUMS]: Sums<Number = f32>,
 {
     /// The filters of a warpgroup, and the pixels and filters of a block.
-    const COLUMNS: u32 = 2 * SUMS as u32;
+    const COLUMNS: u32 = PARTS as u32 * 2 * SUMS as u32;
     const ROWS: u32 = CONSUMERS / ACROSS * DOWN as u32 * PIXELS;
     const FILTERS: u32 = ACROSS * Self::COLUMNS;
     /// The words of the pixels of a stage, and of a stage.
@@ -223,6 +269,7 @@ where
 
     const MEMORY: Memory = {
         assert!(CONSUMERS.is_multiple_of(ACROSS) && DOWN <= 3);
+        assert!(PARTS == 1 || (ACROSS == 1 && Self::COLUMNS == SHARED_FILTERS));
         let mut layout = SharedLayout::new();
         let stages = layout.aligned(STAGES * Self::STAGE, 1024);
         let ring = Ring::<STAGES>::barriers(&mut layout);
@@ -247,6 +294,8 @@ where
             }
             thread::sync_threads();
             let warp = warp_number();
+            let groups = sharing(conv, PARTS as u32);
+            let conv = &joined(conv, groups);
             if warp < WARPS {
                 hopper::release_registers::<PRODUCER_REGISTERS>();
                 if warp == 0 {
@@ -254,7 +303,7 @@ where
                 }
             } else {
                 hopper::acquire_registers::<CONSUMER_REGISTERS>();
-                Self::multiply(conv, ring, warp, y);
+                Self::multiply(conv, groups, ring, warp, y);
             }
         }
     }
@@ -303,29 +352,36 @@ where
         }
     }
 
-    /// Issues the products of 16 channels of a stage.
+    /// Issues the products of 16 channels of a stage; `of_part` is how far a part's channels are from the beginning of a row of A, in bytes.
     ///
     /// # Safety
     /// All threads of the warpgroup come here; the descriptors are of a stage that is full, and sums are not touched until the products are
     /// waited for.
     #[inline(always)]
-    unsafe fn add(sums: &mut [[f32; SUMS]; DOWN], a: Descriptor, b: Descriptor, step: u32) {
+    unsafe fn add(sums: &mut [[[f32; SUMS]; PARTS]; DOWN], [a, b]: [Descriptor; 2], of_part: &[u32; PARTS], step: u32) {
         for i in 0..DOWN {
-            // SAFETY: the caller's promise.
-            unsafe {
-                let a = a.offset(i as u32 * PIXELS * ROW_WORDS * 4 + step * STEP_BYTES);
-                sums[i].add_shared::<OfBf16>(a, b.offset(step * STEP_BYTES));
+            for part in 0..PARTS {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let a = a.offset(i as u32 * PIXELS * ROW_WORDS * 4 + of_part[part] + step * STEP_BYTES);
+                    let b = b.offset(part as u32 * 2 * SUMS as u32 * ROW_WORDS * 4 + step * STEP_BYTES);
+                    sums[i][part].add_shared::<OfBf16>(a, b);
+                }
             }
         }
     }
 
-    /// What a consumer's warpgroup does.
+    /// What a consumer's warpgroup does, for a convolution in which so many groups have been joined.
     ///
     /// # Safety
     /// All its threads come here.
     #[inline(always)]
-    unsafe fn multiply(conv: &Convolution, ring: Ring<STAGES>, warp: u32, y: GlobalSliceMut<'_, Bf16>) {
+    unsafe fn multiply(conv: &Convolution, joined: u32, ring: Ring<STAGES>, warp: u32, y: GlobalSliceMut<'_, Bf16>) {
         let warpgroup = warp / WARPS - 1;
+        let own_channels = conv.channels / joined;
+        // Parts without a group have the last one's channels, and are not stored.
+        let of_part: [u32; PARTS] =
+            core::array::from_fn(|part| (part as u32).min(joined - 1) * (own_channels / STEP_CHANNELS) * STEP_BYTES);
         // The first pixel and the first filter of the warpgroup, in a tile.
         let (pixel, filter) = (warpgroup / ACROSS * DOWN as u32 * PIXELS, warpgroup % ACROSS * Self::COLUMNS);
         // SAFETY: the caller's promise. A stage is read when it is full, and released when the products that read it have finished, as have
@@ -335,31 +391,39 @@ where
             let mut ring = ring.consumer();
             let mut number = thread::block_idx_x();
             while Self::TILES.tile(conv, number).is_some() {
-                let mut sums = [[0.0f32; SUMS]; DOWN];
+                let mut sums = [[[0.0f32; SUMS]; PARTS]; DOWN];
                 let mut previous: Option<Unreleased> = None;
-                let (mut left, mut channels) = (steps(conv), conv.channels);
+                let (mut left, mut channels) = (steps(conv), own_channels);
                 while left > 0 {
                     ring.wait();
                     let at = ring.stage() * Self::STAGE;
-                    let a = Descriptor::at(stages, (at + pixel * ROW_WORDS) as usize);
-                    let b = Descriptor::at(stages, (at + Self::A + filter * ROW_WORDS) as usize);
+                    let operands = [at + pixel * ROW_WORDS, at + Self::A + filter * ROW_WORDS]
+                        .map(|at| Descriptor::at(stages, at as usize));
                     wgmma::fence();
-                    if channels >= CHANNELS {
+                    if PARTS > 1 && joined > 1 {
+                        // One or two.
+                        Self::add(&mut sums, operands, &of_part, 0);
+                        if channels > STEP_CHANNELS {
+                            Self::add(&mut sums, operands, &of_part, 1);
+                        }
+                    } else if channels >= CHANNELS {
                         for step in 0..STEPS {
-                            Self::add(&mut sums, a, b, step);
+                            Self::add(&mut sums, operands, &of_part, step);
                         }
                     } else {
                         let (mut step, steps) = (0, channels.div_ceil(STEP_CHANNELS));
                         while step < steps {
-                            Self::add(&mut sums, a, b, step);
+                            Self::add(&mut sums, operands, &of_part, step);
                             step = hint::keep_rolled(step + 1);
                         }
                     }
                     wgmma::commit();
-                    channels = if channels > CHANNELS { channels - CHANNELS } else { conv.channels };
+                    channels = if channels > CHANNELS { channels - CHANNELS } else { own_channels };
                     let read = ring.advance_holding();
                     for i in 0..DOWN {
-                        sums[i].wait::<1>();
+                        for part in 0..PARTS {
+                            sums[i][part].wait::<1>();
+                        }
                     }
                     if let Some(previous) = previous {
                         previous.release();
@@ -368,7 +432,9 @@ where
                     left = hint::keep_rolled(left - 1);
                 }
                 for i in 0..DOWN {
-                    sums[i].wait::<0>();
+                    for part in 0..PARTS {
+                        sums[i][part].wait::<0>();
+                    }
                 }
                 if let Some(previous) = previous {
                     previous.release();
@@ -408,12 +474,12 @@ fn base_pixel(conv: &Convolution, number: u32) -> [u32; 3] {
 /// The whole warp comes here together. The tile's pixels and filters are no other warp's; filters of a group are a multiple of 8, and y is
 /// aligned to 16 bytes.
 #[inline(always)]
-unsafe fn store<const SUMS: usize>(
+unsafe fn store<const SUMS: usize, const PARTS: usize>(
     conv: &Convolution,
     tile: Tile,
     [row, filter]: [u32; 2],
     y: GlobalSliceMut<'_, Bf16>,
-    sums: &[f32; SUMS],
+    sums: &[[f32; SUMS]; PARTS],
 ) {
     let Some(extent) = tile.extent(conv) else { return };
     // Read anew, rather than kept in registers all the time.
@@ -425,10 +491,11 @@ unsafe fn store<const SUMS: usize>(
     for half in 0..2 {
         let row = row + g + 8 * half as u32;
         let first = (tile.pixel + row) as usize * conv.all_filters() as usize + first_filter as usize;
-        for four in 0..SUMS / 16 {
+        for four in 0..PARTS * SUMS / 16 {
             let pairs = core::array::from_fn(|i| {
                 let at = 4 * (4 * four + i) + 2 * half;
-                convert::bf16x2(sums[at], sums[at + 1])
+                let sums = &sums[at / SUMS];
+                convert::bf16x2(sums[at % SUMS], sums[at % SUMS + 1])
             });
             // SAFETY: all lanes come here. Inside of y, and this thread's alone; the eight begin at a multiple of eight, because filters of
             // groups are such.
