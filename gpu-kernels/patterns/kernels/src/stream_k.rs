@@ -245,25 +245,28 @@ unsafe fn multiply<const BY_PIECES: bool>(
             [extents[0] - first[0], extents[1] - first[1]],
             |shared, stage| {
                 // Found anew, rather than kept in registers all the time.
-                let (lines, word) = own_lines(this_thread());
+                let thread = this_thread();
                 for operand in 0..2 {
-                    for half in 0..2 {
-                        let place = |word: u32| place(stage, operand, lines[half], word);
-                        let line = first[operand] + lines[half];
-                        let has_line = line < extents[operand];
-                        let at = line as usize * product.k as usize + (k + word) as usize;
-                        let source = &operands[operand];
-                        if BY_PIECES {
-                            let (at, count) = if has_line && k + word < product.k { (at, PIECE) } else { (0, 0) };
+                    let (source, to) = (&operands[operand], as_numbers(shared));
+                    let at = |line: u32, word: u32| {
+                        let is_there = first[operand] + line < extents[operand] && k + word < product.k;
+                        (is_there, (first[operand] + line) as usize * product.k as usize + (k + word) as usize)
+                    };
+                    if BY_PIECES {
+                        let (lines, word) = own_lines(thread);
+                        for line in lines {
+                            let (from, count) = if let (true, at) = at(line, word) { (at, PIECE) } else { (0, 0) };
                             // SAFETY: four words of a line that is there, up to k, aligned as k is; or nothing is read.
-                            copy_async::<4, _>(&as_numbers(shared), place(word), source, at, count);
-                        } else {
-                            for i in 0..PIECE {
-                                let (at, count) =
-                                    if has_line && k + word + i < product.k { (at + i as usize, 1) } else { (0, 0) };
-                                // SAFETY: a word of a line that is there, up to k; or nothing is read.
-                                copy_async::<1, _>(&as_numbers(shared), place(word + i), source, at, count);
-                            }
+                            copy_async::<4, _>(&to, place(stage, operand, line, word), source, from, count);
+                        }
+                    } else {
+                        // Neighbouring threads copy neighbouring words: half a warp a line's.
+                        let word = thread % WORDS;
+                        for i in 0..LINES * WORDS / THREADS {
+                            let line = thread / WORDS + i * (THREADS / WORDS);
+                            let (from, count) = if let (true, at) = at(line, word) { (at, 1) } else { (0, 0) };
+                            // SAFETY: a word of a line that is there, up to k; or nothing is read.
+                            copy_async::<1, _>(&to, place(stage, operand, line, word), source, from, count);
                         }
                     }
                 }
