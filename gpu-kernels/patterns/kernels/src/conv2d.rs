@@ -602,8 +602,8 @@ mod operation;
 
 pub use convolution::Convolution;
 pub use hopper::{
-    conv2d_128x64_wgmma_bf16, conv2d_128x128_wgmma_bf16, conv2d_192x256_wgmma_bf16, conv2d_256x2x32_wgmma_bf16,
-    conv2d_256x4x16_wgmma_bf16,
+    conv2d_128x64_wgmma_bf16, conv2d_128x128_wgmma_bf16, conv2d_128x192_wgmma_bf16, conv2d_192x256_wgmma_bf16,
+    conv2d_256x2x32_wgmma_bf16, conv2d_256x4x16_wgmma_bf16, conv2d_256x128_wgmma_bf16,
 };
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::Conv2d;

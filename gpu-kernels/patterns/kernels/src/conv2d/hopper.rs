@@ -65,7 +65,7 @@ const STEP_CHANNELS: u32 = 16;
 const STEPS: u32 = 4;
 
 /// How a convolution is divided: `CONSUMERS` warpgroups, `ACROSS` of which are side by side, have `DOWN` times 64 pixels, and `PARTS` times
-/// filters of which a thread has `SUMS` accumulators for each of them. A part's filters are of one group; those of several parts may be of
+/// filters of which a thread has `SUMS` accumulators for each of them. A part's filters are of one group; those of two or four parts may be of
 /// several.
 struct Division<
     const CONSUMERS: u32,
@@ -235,6 +235,10 @@ kernels! {
          rounded to bf16, by tiles of 192 pixels and 256 filters. `x` is an image map of the convolution, of 64 channels of 192 pixels, and `w` a \
          map of taps × filters of all groups × channels in tiles of 64 × 256. Filters of a group are a multiple of 8, and so are \
          channels: of several groups, of 16. `workers` blocks share the tiles.";
+    conv2d_128x192_wgmma_bf16, block = 384, 128 x 192, <2, 1, 1, 3, 5, 32, 240, 24>,
+        "The same by tiles of 128 pixels and 192 filters.";
+    conv2d_256x128_wgmma_bf16, block = 384, 256 x 128, <2, 2, 1, 1, 4, 64, 240, 24>,
+        "The same by tiles of 256 pixels and 128 filters.";
     conv2d_128x128_wgmma_bf16, block = 384, 128 x 128, <2, 1, 1, 1, 6, 64, 240, 24>,
         "The same by tiles of 128 pixels and 128 filters.";
     conv2d_128x64_wgmma_bf16, block = 384, 128 x 64, <2, 1, 1, 1, 8, 32, 240, 24>,
@@ -269,7 +273,7 @@ where
 
     const MEMORY: Memory = {
         assert!(CONSUMERS.is_multiple_of(ACROSS) && DOWN <= 3);
-        assert!(PARTS == 1 || (ACROSS == 1 && Self::COLUMNS == SHARED_FILTERS));
+        assert!(PARTS == 1 || ACROSS == 1);
         let mut layout = SharedLayout::new();
         let stages = layout.aligned(STAGES * Self::STAGE, 1024);
         let ring = Ring::<STAGES>::barriers(&mut layout);

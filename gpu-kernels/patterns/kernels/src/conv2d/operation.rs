@@ -11,8 +11,9 @@ use testkit::{
 };
 
 use super::hopper::{
-    CHANNELS, conv2d_128x64_wgmma_bf16, conv2d_128x128_wgmma_bf16, conv2d_192x256_wgmma_bf16,
-    conv2d_256x2x32_wgmma_bf16, conv2d_256x4x16_wgmma_bf16, joined, pixel_tile, sharing, takes, tiles,
+    CHANNELS, conv2d_128x64_wgmma_bf16, conv2d_128x128_wgmma_bf16, conv2d_128x192_wgmma_bf16,
+    conv2d_192x256_wgmma_bf16, conv2d_256x2x32_wgmma_bf16, conv2d_256x4x16_wgmma_bf16, conv2d_256x128_wgmma_bf16,
+    joined, pixel_tile, sharing, takes, tiles,
 };
 use super::pointwise::{self, conv2d_1x1_of_16_bf16, conv2d_1x1_of_32_bf16, conv2d_1x1_of_64_bf16};
 use super::{Convolution, conv2d_any_bf16, conv2d_any_fp32_3xtf32, conv2d_bf16, conv2d_fp32_3xtf32};
@@ -37,8 +38,10 @@ struct Hopper {
 }
 
 /// All of them.
-const HOPPER: [Hopper; 5] = [
+const HOPPER: [Hopper; 7] = [
     Hopper { facts: conv2d_192x256_wgmma_bf16::FACTS, tile: [192, 256], parts: 1 },
+    Hopper { facts: conv2d_128x192_wgmma_bf16::FACTS, tile: [128, 192], parts: 3 },
+    Hopper { facts: conv2d_256x128_wgmma_bf16::FACTS, tile: [256, 128], parts: 1 },
     Hopper { facts: conv2d_128x128_wgmma_bf16::FACTS, tile: [128, 128], parts: 1 },
     Hopper { facts: conv2d_128x64_wgmma_bf16::FACTS, tile: [128, 64], parts: 1 },
     Hopper { facts: conv2d_256x2x32_wgmma_bf16::FACTS, tile: [256, 64], parts: 2 },
@@ -91,7 +94,7 @@ fn chosen(device: &Device, conv: &Convolution) -> Option<(Hopper, u32)> {
     let of_waves = |it: Hopper| {
         let groups = sharing(conv, it.parts);
         let conv = joined(conv, groups);
-        if conv.channels < LEAST_CHANNELS || (groups == 1 && it.parts > 1) {
+        if conv.channels < LEAST_CHANNELS || (groups == 1 && [2, 4].contains(&it.parts)) {
             return None;
         }
         let tiles = tiles(&conv, it.tile).filter(|&tiles| tiles > 0)?;
@@ -266,7 +269,8 @@ impl Operation for Conv2d {
                 [3, 9, 11, 64, 72, 3, 2, 2, 1, 1, 1],
                 [1, 12, 9, 128, 528, 3, 3, 1, 2, 2, 2],
                 [1, 3, 4, 128, 6, 1, 1, 1, 0, 1, 1],
-                [3, 11, 18, 64, 264, 1, 1, 1, 0, 1, 1],
+                [1, 24, 24, 72, 248, 1, 1, 1, 0, 1, 1],
+                [1, 16, 24, 72, 184, 1, 1, 1, 0, 1, 1],
                 [4, 12, 12, 64, 64, 3, 3, 1, 1, 1, 1],
                 [2, 10, 10, 64, 8, 1, 1, 1, 0, 1, 1],
                 [1, 5, 6, 40, 264, 2, 2, 1, 1, 1, 1],
@@ -325,6 +329,8 @@ impl Operation for Conv2d {
             match (it.tile, it.parts) {
                 (_, 2) => device.launch(conv2d_256x2x32_wgmma_bf16 { x, w, conv, workers, y })?,
                 (_, 4) => device.launch(conv2d_256x4x16_wgmma_bf16 { x, w, conv, workers, y })?,
+                ([_, 192], _) => device.launch(conv2d_128x192_wgmma_bf16 { x, w, conv, workers, y })?,
+                ([256, _], _) => device.launch(conv2d_256x128_wgmma_bf16 { x, w, conv, workers, y })?,
                 ([192, _], _) => device.launch(conv2d_192x256_wgmma_bf16 { x, w, conv, workers, y })?,
                 ([_, 128], _) => device.launch(conv2d_128x128_wgmma_bf16 { x, w, conv, workers, y })?,
                 _ => device.launch(conv2d_128x64_wgmma_bf16 { x, w, conv, workers, y })?,
