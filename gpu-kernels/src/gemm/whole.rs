@@ -452,15 +452,22 @@ unsafe fn store(
     count: u32,
 ) {
     let mut first = 0;
-    if gemm.overwrites() && (data.as_mut_ptr() as u64 + 4 * from).is_multiple_of(16) {
+    if (data.as_mut_ptr() as u64 + 4 * from).is_multiple_of(16) {
         let factor = gemm.factor();
         first = count / FOUR * FOUR;
         let mut i = thread::thread_idx_x() * FOUR;
         while i < first {
+            let at = (from + u64::from(i)) as usize;
             // SAFETY: the caller's promise; both begin at multiples of four elements.
             unsafe {
                 let sums = shared.read4((place + i) as usize);
-                store_vector(data, (from + u64::from(i)) as usize, sums.map(|sum| factor * sum));
+                let values = if gemm.overwrites() {
+                    sums.map(|sum| factor * sum)
+                } else {
+                    let before = data.get4_unchecked(at);
+                    core::array::from_fn(|j| gemm.value(sums[j], || before[j]))
+                };
+                store_vector(data, at, values);
             }
             i = hint::keep_rolled(i + THREADS * FOUR);
         }
