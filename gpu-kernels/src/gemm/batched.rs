@@ -240,10 +240,9 @@ pub(super) unsafe fn compute<'a, const SIDE: usize, const ROWS: usize, const LOA
     hint::pin(&mut again);
     let (row, col) = (t / (SIDE / FOUR) * ROWS, t % (SIDE / FOUR) * FOUR);
     if let Some(tile) = gemm.tile(shape, again[0]) {
-        for i in 0..ROWS {
-            // SAFETY: the column is a multiple of four, as that of the tile is; no other thread has these elements.
-            unsafe { tile.epilogue(tile.row + (row + i) as u32, tile.col + col as u32, accumulators[i]) };
-        }
+        let rows = core::array::from_fn(|i| tile.row + (row + i) as u32);
+        // SAFETY: the column is a multiple of four, as that of the tile is; no other thread has these elements.
+        unsafe { tile.epilogue_rows::<4, ROWS>(rows, tile.col + col as u32, accumulators) };
     }
 }
 

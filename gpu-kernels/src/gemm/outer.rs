@@ -103,6 +103,9 @@ kernels! {
 }
 
 /// The shared memory of a block: rows of A.
+/// The rows of C that a thread reads before it stores the first of them, if there is a β.
+const ROWS_TOGETHER: usize = 4;
+
 struct Memory {
     panel: SharedArray<f32>,
     bytes: u32,
@@ -150,8 +153,7 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS
             Self::load(panel, tile.a, tile.row, tile.k_end);
             thread::sync_threads();
         }
-        let mut row = first_row;
-        while row < Self::TILE.m {
+        let sums_of = |row: u32| {
             let mut sums = [0.0; COLUMNS];
             for four in 0..TERMS / 4 {
                 if four > 0 && 4 * four as u32 >= tile.k_end {
@@ -165,16 +167,31 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS
                     }
                 }
             }
-            let row_of_c = tile.row + row;
-            // SAFETY: each thread has rows and columns of its own; neighbours begin at a multiple of their number.
-            unsafe {
-                if Self::NEIGHBOURS {
-                    tile.epilogue::<COLUMNS>(row_of_c, col, sums);
-                } else {
-                    tile.epilogue_groups::<1, COLUMNS>(row_of_c, col, Self::DISTANCE, sums.map(|sum| [sum]));
+            sums
+        };
+        let mut row = first_row;
+        // SAFETY: each thread has rows and columns of its own; neighbours begin at a multiple of their number.
+        unsafe {
+            if Self::NEIGHBOURS && !tile.overwrites() {
+                while row < Self::TILE.m {
+                    // Rows behind the last one of the tile are another block's.
+                    let rows: [u32; ROWS_TOGETHER] = core::array::from_fn(|i| row + i as u32 * Self::GROUPS);
+                    let sums = rows.map(|row| sums_of(row.min(Self::TILE.m - 1)));
+                    let rows = rows.map(|row| if row < Self::TILE.m { tile.row + row } else { u32::MAX });
+                    tile.epilogue_rows::<COLUMNS, ROWS_TOGETHER>(rows, col, sums);
+                    row = hint::keep_rolled(row + ROWS_TOGETHER as u32 * Self::GROUPS);
+                }
+            } else {
+                while row < Self::TILE.m {
+                    let (row_of_c, sums) = (tile.row + row, sums_of(row));
+                    if Self::NEIGHBOURS {
+                        tile.epilogue::<COLUMNS>(row_of_c, col, sums);
+                    } else {
+                        tile.epilogue_groups::<1, COLUMNS>(row_of_c, col, Self::DISTANCE, sums.map(|sum| [sum]));
+                    }
+                    row = hint::keep_rolled(row + Self::GROUPS);
                 }
             }
-            row = hint::keep_rolled(row + Self::GROUPS);
         }
     }
 

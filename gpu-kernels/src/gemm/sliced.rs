@@ -58,6 +58,9 @@ const fn square(side: u32, threads: u32) -> TileShape {
     TileShape { m: side, n: side, k: threads / warp::LANES * CHUNK }
 }
 
+/// The pieces of a row of C that a thread reads before it stores the first of them.
+const TOGETHER: usize = 4;
+
 /// Where all threads of a block meet when they have written what they have computed.
 const fn met<const THREADS: u32>() -> NamedBarriers<1, THREADS> {
     // SAFETY: the only one of the kernels.
@@ -365,6 +368,25 @@ unsafe fn sums_of_warps<const THREADS: u32, const N: usize>(
 unsafe fn store<const THREADS: u32, const N: usize>(tile: &Tile<'_>, shared: &SharedSlice<f32>, side: u32) {
     let across = side / N as u32;
     let mut piece = thread::thread_idx_x();
+    if !tile.overwrites() {
+        // Several at a time, so that all that is read of C is under way before the first is stored. Those behind the last have no place.
+        while piece < side * across {
+            let pieces: [u32; TOGETHER] = core::array::from_fn(|i| (piece + i as u32 * THREADS).min(side * across - 1));
+            let places = pieces.map(|piece| [piece / across, piece % across * N as u32]);
+            // SAFETY: as below.
+            unsafe {
+                let sums = places.map(|[row, col]| sums_of_warps::<THREADS, N>(shared, side, row, col));
+                let is_there = |i: usize| piece + (i as u32) * THREADS < side * across;
+                let places = core::array::from_fn(|i| match is_there(i) {
+                    true => [tile.row + places[i][0], tile.col + places[i][1]],
+                    false => [u32::MAX; 2],
+                });
+                tile.blend::<N, TOGETHER>(places, sums, N > 1);
+            }
+            piece = hint::keep_rolled(piece + TOGETHER as u32 * THREADS);
+        }
+        return;
+    }
     while piece < side * across {
         let (row, col) = (piece / across, piece % across * N as u32);
         // SAFETY: the caller's promise; each piece has one thread.

@@ -404,7 +404,16 @@ pub(crate) struct Tile<'a> {
     pub(crate) k_end: u32,
 }
 
+/// How many vectors or elements of C are read before the first of them is stored.
+const TOGETHER: usize = 4;
+
 impl<'a> Tile<'a> {
+    /// The same tile for an epilogue by the rows of this view of its C: of C, or of its transpose.
+    #[inline(always)]
+    pub(crate) fn with_rows_of(self, c: MatrixMut<'a>) -> Self {
+        Self { c, ..self }
+    }
+
     /// The tile of `c` whose first element is (`row`, `col`), over k from 0 to `k`: `[a, b]` are the operands of product number `product`.
     #[inline(always)]
     pub(super) fn over_all_k(
@@ -451,6 +460,30 @@ impl Tile<'_> {
         unsafe { self.epilogue_groups::<N, 1>(row, col, 0, [accumulators]) }
     }
 
+    /// The same of several rows: where C is read, all of it is under way before the first is stored.
+    ///
+    /// # Safety
+    /// As for [`Tile::epilogue`], for every row.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn epilogue_rows<const N: usize, const ROWS: usize>(
+        &self,
+        rows: [u32; ROWS],
+        col: u32,
+        accumulators: [[f32; N]; ROWS],
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if self.overwrites() {
+                for i in 0..ROWS {
+                    self.epilogue(rows[i], col, accumulators[i]);
+                }
+            } else {
+                self.blend(rows.map(|row| [row, col]), accumulators, takes_vectors_of(&self.c, N as u32));
+            }
+        }
+    }
+
     /// The epilogue of `GROUPS` groups of `N` neighbours in a row of C, the first from (`row`, `col`) on, each `distance` columns
     /// after the one before; otherwise as [`Tile::epilogue`].
     ///
@@ -468,33 +501,76 @@ impl Tile<'_> {
         if row >= self.c.rows() {
             return;
         }
-        let value = |col: u32, accumulator: f32| {
-            // SAFETY: only called for elements of C, which are this thread's alone.
-            self.alpha_beta.combine(self.k, accumulator, || unsafe { self.c.at(row, col) })
-        };
         let has_vectors = takes_vectors_of(&self.c, N as u32);
-        if has_vectors && self.alpha_beta.beta == 0.0 {
+        if has_vectors && self.overwrites() {
             // The usual case, without a branch for each element: `combine` would ask the same questions every time.
             // SAFETY: the caller's promise, and as just found.
             unsafe { self.overwrite_groups(row, col, distance, accumulators) };
             return;
         }
-        let first = self.c.offset(row, col);
-        for group in 0..GROUPS {
-            let skipped = group as u32 * distance;
-            let col = col + skipped;
-            if has_vectors && self.has_columns(col, N) {
-                let values: [f32; N] = core::array::from_fn(|i| value(col + i as u32, accumulators[group][i]));
-                // SAFETY: inside C, as just found. Aligned: `col` is a multiple of N, by the caller's promise, and so it is what
-                // `takes_vectors_of` has found.
-                unsafe { store_vector(self.c.data(), first + skipped as usize, values) };
+        let mut group = 0;
+        while group < GROUPS {
+            // The last ones are not there, if there are no whole four.
+            let of_group = |i: usize| if group + i < GROUPS { accumulators[group + i] } else { [0.0; N] };
+            let place =
+                |i: usize| [row, if group + i < GROUPS { col + (group + i) as u32 * distance } else { u32::MAX }];
+            // SAFETY: the caller's promise, and as just found.
+            unsafe {
+                self.blend::<N, TOGETHER>(core::array::from_fn(place), core::array::from_fn(of_group), has_vectors);
+            }
+            group += TOGETHER;
+        }
+    }
+
+    /// The epilogue of `N` neighbours in a row of C from each of some places on, where C is read, or takes no vectors: all that is read is under way
+    /// before the first is stored. Places outside of C are left out.
+    ///
+    /// # Safety
+    /// As for [`Tile::epilogue`], for every place; `has_vectors` says what [`takes_vectors_of`] does.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn blend<const N: usize, const PLACES: usize>(
+        &self,
+        places: [[u32; 2]; PLACES],
+        accumulators: [[f32; N]; PLACES],
+        has_vectors: bool,
+    ) {
+        let (rows, cols, reads) = (self.c.rows(), self.c.cols(), !self.overwrites());
+        let mut before = [[0.0; N]; PLACES];
+        for i in 0..PLACES {
+            let [row, col] = places[i];
+            if !reads || row >= rows || col >= cols {
                 continue;
             }
-            for i in 0..N {
-                let col = col + i as u32;
-                if col < self.c.cols() {
+            if has_vectors && cols - col >= N as u32 {
+                // SAFETY: inside C, as just found. Aligned: `col` is a multiple of N, by the caller's promise, and so it is what
+                // `takes_vectors_of` has found.
+                before[i] = unsafe { self.c.data().get_vector_unchecked(self.c.offset(row, col)) };
+            } else {
+                for j in 0..N {
+                    if (j as u32) < cols - col {
+                        // SAFETY: inside C, as just found.
+                        before[i][j] = unsafe { self.c.at(row, col + j as u32) };
+                    }
+                }
+            }
+        }
+        for i in 0..PLACES {
+            let [row, col] = places[i];
+            if row >= rows || col >= cols {
+                continue;
+            }
+            let values: [f32; N] =
+                core::array::from_fn(|j| self.alpha_beta.combine(self.k, accumulators[i][j], || before[i][j]));
+            if has_vectors && cols - col >= N as u32 {
+                // SAFETY: inside C and aligned, as above.
+                unsafe { store_vector(self.c.data(), self.c.offset(row, col), values) };
+                continue;
+            }
+            for j in 0..N {
+                if (j as u32) < cols - col {
                     // SAFETY: inside C, and this thread's alone.
-                    unsafe { self.c.set(row, col, value(col, accumulators[group][i])) };
+                    unsafe { self.c.set(row, col + j as u32, values[j]) };
                 }
             }
         }
