@@ -38,7 +38,7 @@ use cuda_std::prelude::*;
 use crate::Matrix;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::MAX_BLOCKS;
-use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
+use crate::gemm::tiles::{TOGETHER, Tile, TileShape, TiledGemm};
 
 /// The threads of a block.
 const THREADS: u32 = 256;
@@ -103,9 +103,6 @@ kernels! {
 }
 
 /// The shared memory of a block: rows of A.
-/// The rows of C that a thread reads before it stores the first of them, if there is a β.
-const ROWS_TOGETHER: usize = 4;
-
 struct Memory {
     panel: SharedArray<f32>,
     bytes: u32,
@@ -175,11 +172,11 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS
             if Self::NEIGHBOURS && !tile.overwrites() {
                 while row < Self::TILE.m {
                     // Rows behind the last one of the tile are another block's.
-                    let rows: [u32; ROWS_TOGETHER] = core::array::from_fn(|i| row + i as u32 * Self::GROUPS);
+                    let rows: [u32; TOGETHER] = core::array::from_fn(|i| row + i as u32 * Self::GROUPS);
                     let sums = rows.map(|row| sums_of(row.min(Self::TILE.m - 1)));
                     let rows = rows.map(|row| if row < Self::TILE.m { tile.row + row } else { u32::MAX });
-                    tile.epilogue_rows::<COLUMNS, ROWS_TOGETHER>(rows, col, sums);
-                    row = hint::keep_rolled(row + ROWS_TOGETHER as u32 * Self::GROUPS);
+                    tile.epilogue_rows::<COLUMNS, TOGETHER>(rows, col, sums);
+                    row = hint::keep_rolled(row + TOGETHER as u32 * Self::GROUPS);
                 }
             } else {
                 while row < Self::TILE.m {

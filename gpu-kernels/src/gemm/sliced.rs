@@ -40,7 +40,7 @@ use crate::Matrix;
 use crate::gemm::chunk::{CHUNK, ChunkSums, WIDTH};
 use crate::gemm::fp32_tile::{self, Again, Made, Region};
 use crate::gemm::scan;
-use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
+use crate::gemm::tiles::{TOGETHER, Tile, TileShape, TiledGemm};
 
 /// A tile of 16×16, by 8 warps.
 pub const TILE_16: TileShape = square(16, 256);
@@ -57,9 +57,6 @@ pub const TILE_32_K16: TileShape = square(32, 32);
 const fn square(side: u32, threads: u32) -> TileShape {
     TileShape { m: side, n: side, k: threads / warp::LANES * CHUNK }
 }
-
-/// The pieces of a row of C that a thread reads before it stores the first of them.
-const TOGETHER: usize = 4;
 
 /// Where all threads of a block meet when they have written what they have computed.
 const fn met<const THREADS: u32>() -> NamedBarriers<1, THREADS> {

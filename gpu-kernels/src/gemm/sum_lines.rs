@@ -63,9 +63,6 @@ pub(crate) struct SumLines {
     pub(crate) length: u32,
 }
 
-/// The elements that a thread reads before it stores the first of them. (With more, or with vectors, LLVM no longer unrolls the loops around this.)
-const TOGETHER: usize = 4;
-
 impl SumLines {
     /// Stores the lines, of which (`row`, `col`) of C has the first sum. Every thread loads `LOADS` vectors or elements, 1 or 4, before it stores the
     /// first of them.
@@ -89,8 +86,7 @@ impl SumLines {
         // SAFETY: the caller's promise, and as has been found.
         unsafe {
             if !tile.overwrites() || !c.is_contiguous_along_rows() {
-                let by_lines = is_column_major(&tile.c) == self.are_columns;
-                self.blend(&tile.with_rows_of(c), first, threads, sums, by_lines);
+                self.store_any(tile, first, threads, sums);
             } else if takes_vectors_of(&c, 4) {
                 self.overwrite::<4, LOADS>(tile, &c, first, threads, sums);
             } else {
@@ -160,39 +156,27 @@ impl SumLines {
         }
     }
 
-    /// Stores elements that may have any distance, and are read before, of the tile whose C has the lines for rows: `TOGETHER` are under way
-    /// before the first is stored. Threads go along lines, or across them.
+    /// Stores elements that may have any distance, and are read before.
     ///
     /// # Safety
     /// As for [`SumLines::store`].
     #[inline(always)]
     #[track_caller]
-    unsafe fn blend(
-        self,
-        tile: &Tile<'_>,
-        [line, at]: [u32; 2],
-        threads: Together,
-        sums: &impl SumsByLines,
-        by_lines: bool,
-    ) {
-        let (mut element, all) = (threads.number, self.count * self.length);
-        while element < all {
-            // What is not there has no place in C, and the first sum for its own.
-            let of_element = |i: usize| {
-                let element = element + i as u32 * threads.count;
-                let (own_line, own) = match by_lines {
-                    true => (element / self.length, element % self.length),
-                    false => (element % self.count, element / self.count),
-                };
-                if element < all { ([own_line, own], [line + own_line, at + own]) } else { ([0; 2], [u32::MAX; 2]) }
+    unsafe fn store_any(self, tile: &Tile<'_>, [line, at]: [u32; 2], threads: Together, sums: &impl SumsByLines) {
+        let mut element = threads.number;
+        while element < self.count * self.length {
+            let (own_line, own) = match is_column_major(&tile.c) == self.are_columns {
+                true => (element / self.length, element % self.length),
+                false => (element % self.count, element / self.count),
             };
-            let elements: [_; TOGETHER] = core::array::from_fn(of_element);
+            let place = [line + own_line, at + own];
+            let [row, col] = if self.are_columns { [place[1], place[0]] } else { place };
             // SAFETY: inside the lines; the caller's promise.
             unsafe {
-                let sums = elements.map(|([own_line, own], _)| sums.sums::<1>(own_line, own));
-                tile.blend(elements.map(|(_, place)| place), sums, false);
+                let [sum] = sums.sums::<1>(own_line, own);
+                tile.epilogue_element(row, col, sum);
             }
-            element = hint::keep_rolled(element + TOGETHER as u32 * threads.count);
+            element = hint::keep_rolled(element + threads.count);
         }
     }
 }

@@ -404,16 +404,10 @@ pub(crate) struct Tile<'a> {
     pub(crate) k_end: u32,
 }
 
-/// How many vectors or elements of C are read before the first of them is stored.
-const TOGETHER: usize = 4;
+/// How many rows or pieces of C a thread reads before it stores the first of them, if there is a β.
+pub(crate) const TOGETHER: usize = 4;
 
 impl<'a> Tile<'a> {
-    /// The same tile for an epilogue by the rows of this view of its C: of C, or of its transpose.
-    #[inline(always)]
-    pub(crate) fn with_rows_of(self, c: MatrixMut<'a>) -> Self {
-        Self { c, ..self }
-    }
-
     /// The tile of `c` whose first element is (`row`, `col`), over k from 0 to `k`: `[a, b]` are the operands of product number `product`.
     #[inline(always)]
     pub(super) fn over_all_k(
@@ -501,24 +495,35 @@ impl Tile<'_> {
         if row >= self.c.rows() {
             return;
         }
+        let value = |col: u32, accumulator: f32| {
+            // SAFETY: only called for elements of C, which are this thread's alone.
+            self.alpha_beta.combine(self.k, accumulator, || unsafe { self.c.at(row, col) })
+        };
         let has_vectors = takes_vectors_of(&self.c, N as u32);
-        if has_vectors && self.overwrites() {
+        if has_vectors && self.alpha_beta.beta == 0.0 {
             // The usual case, without a branch for each element: `combine` would ask the same questions every time.
             // SAFETY: the caller's promise, and as just found.
             unsafe { self.overwrite_groups(row, col, distance, accumulators) };
             return;
         }
-        let mut group = 0;
-        while group < GROUPS {
-            // The last ones are not there, if there are no whole four.
-            let of_group = |i: usize| if group + i < GROUPS { accumulators[group + i] } else { [0.0; N] };
-            let place =
-                |i: usize| [row, if group + i < GROUPS { col + (group + i) as u32 * distance } else { u32::MAX }];
-            // SAFETY: the caller's promise, and as just found.
-            unsafe {
-                self.blend::<N, TOGETHER>(core::array::from_fn(place), core::array::from_fn(of_group), has_vectors);
+        let first = self.c.offset(row, col);
+        for group in 0..GROUPS {
+            let skipped = group as u32 * distance;
+            let col = col + skipped;
+            if has_vectors && self.has_columns(col, N) {
+                let values: [f32; N] = core::array::from_fn(|i| value(col + i as u32, accumulators[group][i]));
+                // SAFETY: inside C, as just found. Aligned: `col` is a multiple of N, by the caller's promise, and so it is what
+                // `takes_vectors_of` has found.
+                unsafe { store_vector(self.c.data(), first + skipped as usize, values) };
+                continue;
             }
-            group += TOGETHER;
+            for i in 0..N {
+                let col = col + i as u32;
+                if col < self.c.cols() {
+                    // SAFETY: inside C, and this thread's alone.
+                    unsafe { self.c.set(row, col, value(col, accumulators[group][i])) };
+                }
+            }
         }
     }
 
