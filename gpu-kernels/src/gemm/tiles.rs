@@ -527,8 +527,8 @@ impl Tile<'_> {
         }
     }
 
-    /// The epilogue of `N` neighbours in a row of C from each of some places on, where C is read, or takes no vectors: all that is read is under way
-    /// before the first is stored. Places outside of C are left out.
+    /// The epilogue of `N` neighbours in a row of C from each of some places on, where C is read (β is not zero): all of it is under way before the
+    /// first is stored. Places outside of C are left out.
     ///
     /// # Safety
     /// As for [`Tile::epilogue`], for every place; `has_vectors` says what [`takes_vectors_of`] does.
@@ -540,11 +540,11 @@ impl Tile<'_> {
         accumulators: [[f32; N]; PLACES],
         has_vectors: bool,
     ) {
-        let (rows, cols, reads) = (self.c.rows(), self.c.cols(), !self.overwrites());
+        let (rows, cols) = (self.c.rows(), self.c.cols());
         let mut before = [[0.0; N]; PLACES];
         for i in 0..PLACES {
             let [row, col] = places[i];
-            if !reads || row >= rows || col >= cols {
+            if row >= rows || col >= cols {
                 continue;
             }
             if has_vectors && cols - col >= N as u32 {
