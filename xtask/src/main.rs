@@ -78,7 +78,15 @@ fn main() -> ExitCode {
     if let Some(code) = documentation::stand_in_for_rustdoc().or_else(side_by_side::stand_in_for_runner) {
         return code;
     }
-    let result = match Arguments::parse().task {
+    run(Arguments::parse().task).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Carries out a task; what the program ends with.
+fn run(task: Task) -> anyhow::Result<ExitCode> {
+    let done = match task {
         Task::BuildPtx(arguments) => build_ptx::run(&arguments),
         Task::ComparePtx(arguments) => compare_ptx::run(&arguments),
         Task::Circles(arguments) => circles::run(&arguments),
@@ -96,15 +104,9 @@ fn main() -> ExitCode {
         Task::Book(arguments) => book::run(&arguments),
         Task::SideBySide(arguments) => side_by_side::run(&arguments),
         Task::Test(arguments) => test::run(&arguments),
-        Task::Workbench(task) => return workbench::run_and_report(&workbench::Place::default(), &task),
+        Task::Workbench(task) => return Ok(workbench::run_and_report(&workbench::Place::default(), &task)),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -58,6 +58,9 @@ const MOST_AT_A_TIME: usize = 4;
 /// How many of the longest are shown at the end.
 const SHOWN: usize = 12;
 
+/// How many lines of a program that failed are shown once more at the end, where nobody has to look for them.
+const REPEATED: usize = 30;
+
 /// Names the directory of notes to this program where it stands in for a program of tests.
 const NOTES: &str = "TILEWRIGHT_TEST_NOTES";
 
@@ -136,7 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
                     let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
                     let (outcome, output, time) = result;
                     println!("\n     Ran {name} in {:.1} s\n{}", time.as_secs_f64(), output.trim_end());
-                    ended.push((name, outcome, time));
+                    ended.push((name, outcome.map_err(|error| format!("{error}\n{}", what_failed(&output))), time));
                 }
             });
         }
@@ -208,6 +211,15 @@ fn execute(mut program: Program) -> (anyhow::Result<()>, String, Duration) {
     };
     let outcome = run();
     (outcome, output, start.elapsed())
+}
+
+/// What a program of tests says of those that failed, or the last of what it says.
+fn what_failed(output: &str) -> String {
+    let lines: Vec<_> = output.trim_end().lines().collect();
+    let start = lines.iter().position(|line| *line == "failures:");
+    let shown = start.map_or_else(|| &lines[lines.len().saturating_sub(REPEATED)..], |start| &lines[start + 1..]);
+    let indented = shown.iter().take(REPEATED).filter(|line| !line.is_empty()).map(|line| format!("    {line}"));
+    indented.collect::<Vec<_>>().join("\n")
 }
 
 /// Programs that have not begun.
@@ -296,6 +308,14 @@ mod tests {
         assert!(outcome.is_ok() && time < Duration::from_secs(50), "a process that is left behind is not waited for");
         let missing = Program { name: String::new(), command: Command::new("/no/such/program") };
         assert!(execute(missing).0.is_err());
+    }
+
+    #[test]
+    fn of_a_program_that_failed_the_failures_are_repeated_or_its_end() {
+        let output = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\n1 is not 2\n\n";
+        assert_eq!(what_failed(output), "    ---- b stdout ----\n    1 is not 2");
+        let ends = what_failed(&(0..100).map(|line| format!("{line}\n")).collect::<String>());
+        assert!(ends.starts_with("    70\n    71\n") && ends.ends_with("    99"), "{ends}");
     }
 
     #[test]

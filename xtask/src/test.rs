@@ -1,12 +1,12 @@
 //! `cargo xtask test`: everything that CI runs, in order.
 
-use std::env;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail, ensure};
+use clap::Parser as _;
 
-use crate::workspace::{cargo, command, first_line, table, target_dir};
+use crate::workspace::{cargo, first_line, table, target_dir};
 use crate::{browser, portable, python};
 
 /// The options of `test`.
@@ -22,7 +22,8 @@ pub(crate) struct Arguments {
 /// What came of a step.
 enum Outcome {
     Passed,
-    Failed,
+    /// And why.
+    Failed(anyhow::Error),
     /// And why.
     Skipped(String),
 }
@@ -35,25 +36,27 @@ struct Step {
 }
 
 enum Action {
+    /// A task of this program, and its options.
+    Task(Vec<String>),
     Run(Command),
     Skip(String),
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "setup", thorough: true, action: |_| Action::Run(xtask(&["setup", "--yes"])) },
-    Step { name: "format", thorough: false, action: |_| Action::Run(xtask(&["format", "--check"])) },
-    Step { name: "circles", thorough: false, action: |_| Action::Run(xtask(&["circles"])) },
+    Step { name: "setup", thorough: true, action: |_| task(&["setup", "--yes"]) },
+    Step { name: "format", thorough: false, action: |_| task(&["format", "--check"]) },
+    Step { name: "circles", thorough: false, action: |_| task(&["circles"]) },
     Step { name: "clippy", thorough: false, action: |_| Action::Run(clippy()) },
-    Step { name: "tests", thorough: false, action: |_| Action::Run(xtask(&["side-by-side"])) },
-    Step { name: "first path", thorough: false, action: |_| Action::Run(xtask(&["first-path", "--short"])) },
-    Step { name: "mutants", thorough: false, action: |_| Action::Run(mutants()) },
-    Step { name: "documentation", thorough: true, action: |_| Action::Run(xtask(&["documentation"])) },
-    Step { name: "book", thorough: true, action: |_| Action::Run(xtask(&["book", "--check"])) },
+    Step { name: "tests", thorough: false, action: |_| task(&["side-by-side"]) },
+    Step { name: "first path", thorough: false, action: |_| task(&["first-path", "--short"]) },
+    Step { name: "mutants", thorough: false, action: |_| mutants() },
+    Step { name: "documentation", thorough: true, action: |_| task(&["documentation"]) },
+    Step { name: "book", thorough: true, action: |_| task(&["book", "--check"]) },
     Step { name: "licences and advisories", thorough: true, action: |_| deny() },
     Step {
         name: "other systems",
         thorough: true,
-        action: |_| portable::obstacle().map_or_else(|| Action::Run(xtask(&["portable"])), Action::Skip),
+        action: |_| portable::obstacle().map_or_else(|| task(&["portable"]), Action::Skip),
     },
     Step {
         name: "python",
@@ -62,18 +65,18 @@ const STEPS: &[Step] = &[
             let python::Arguments { with_torch, release } = arguments.python;
             let options = [(with_torch, "--with-torch"), (release, "--release")];
             let given = options.iter().filter(|(is_given, _)| *is_given).map(|(_, option)| *option);
-            Action::Run(xtask(&["python"].into_iter().chain(given).collect::<Vec<_>>()))
+            task(&["python"].into_iter().chain(given).collect::<Vec<_>>())
         },
     },
     Step {
         name: "browser",
         thorough: true,
         action: |_| match browser::prepare() {
-            Ok(_) => Action::Run(xtask(&["browser"])),
+            Ok(_) => task(&["browser"]),
             Err(missing) => Action::Skip(format!("{missing:#}")),
         },
     },
-    Step { name: "PTX", thorough: false, action: |_| Action::Run(xtask(&["build-ptx", "--strict"])) },
+    Step { name: "PTX", thorough: false, action: |_| task(&["build-ptx", "--strict"]) },
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -82,7 +85,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         println!("\n==> {}", step.name);
         let start = Instant::now();
         let outcome = match (step.action)(arguments) {
-            Action::Run(command) => execute(command),
+            Action::Task(words) => carry_out(&words).into(),
+            Action::Run(command) => execute(command).into(),
             Action::Skip(why) => {
                 println!("skipped: {why}");
                 Outcome::Skipped(why)
@@ -96,34 +100,49 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for (name, outcome, time) in &results {
         let result = match outcome {
             Outcome::Passed => "passed".to_owned(),
-            Outcome::Failed => "FAILED".to_owned(),
+            Outcome::Failed(_) => "FAILED".to_owned(),
             Outcome::Skipped(why) => format!("skipped: {why}"),
         };
         rows.add_row([(*name).to_owned(), result, seconds(*time)]);
     }
     println!("\n{rows}");
-    let failed: Vec<_> =
-        results.iter().filter(|(_, outcome, _)| matches!(outcome, Outcome::Failed)).map(|(name, ..)| *name).collect();
-    if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
+    let failures: Vec<_> = results
+        .iter()
+        .filter_map(|(name, outcome, _)| match outcome {
+            Outcome::Failed(error) => Some(format!("{name}: {error:#}")),
+            Outcome::Passed | Outcome::Skipped(_) => None,
+        })
+        .collect();
+    if failures.is_empty() { Ok(()) } else { bail!("failed:\n{}", failures.join("\n")) }
 }
 
-fn execute(mut command: Command) -> Outcome {
-    match command.status() {
-        Ok(status) if status.success() => Outcome::Passed,
-        Ok(status) => {
-            println!("failed: {status}");
-            Outcome::Failed
-        }
-        Err(error) => {
-            println!("{} cannot be run: {error}", command.get_program().display());
-            Outcome::Failed
+impl From<anyhow::Result<()>> for Outcome {
+    fn from(result: anyhow::Result<()>) -> Self {
+        match result {
+            Ok(()) => Self::Passed,
+            Err(error) => {
+                println!("failed: {error:#}");
+                Self::Failed(error)
+            }
         }
     }
 }
 
-fn xtask(arguments: &[&str]) -> Command {
-    let program = env::current_exe().unwrap_or_default();
-    command(&program.to_string_lossy(), arguments)
+fn execute(mut command: Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| format!("{} cannot be run", command.get_program().display()))?;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+fn carry_out(words: &[String]) -> anyhow::Result<()> {
+    let words = ["xtask"].into_iter().chain(words.iter().map(String::as_str));
+    let code = crate::run(crate::Arguments::try_parse_from(words)?.task)?;
+    ensure!(code == ExitCode::SUCCESS, "see above");
+    Ok(())
+}
+
+fn task(words: &[&str]) -> Action {
+    Action::Task(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
 fn clippy() -> Command {
@@ -137,9 +156,9 @@ fn clippy() -> Command {
 }
 
 /// A sample of the changes at the kernels' sites, always the same one, by the program that the tests have built.
-fn mutants() -> Command {
+fn mutants() -> Action {
     let suite = target_dir().join("debug/suite");
-    xtask(&["mutants", "--sample", "100", "--suite", &suite.to_string_lossy()])
+    task(&["mutants", "--sample", "100", "--suite", &suite.to_string_lossy()])
 }
 
 fn deny() -> Action {
