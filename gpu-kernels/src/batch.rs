@@ -47,6 +47,18 @@ impl<'a> MatrixBatch<'a> {
         self.count as u32
     }
 
+    /// How many of them differ: one where all are the same, with a stride of 0.
+    #[inline(always)]
+    pub fn distinct(&self) -> u32 {
+        if self.stride == 0 { self.count().min(1) } else { self.count() }
+    }
+
+    /// Which of the [distinct](MatrixBatch::distinct) ones matrix `index` is.
+    #[inline(always)]
+    pub fn number_of(&self, index: u32) -> u32 {
+        if self.stride == 0 { 0 } else { index }
+    }
+
     /// The elements between the beginnings of neighbouring matrices.
     #[inline(always)]
     pub fn stride(&self) -> u64 {

@@ -72,6 +72,27 @@ impl Batch {
         Self { problems, ..self }
     }
 
+    /// The same, where the last product has a row of subnormal numbers in A, or one in B, or both: in what it does not share with the others. All of B
+    /// is so large that no result is subnormal.
+    pub fn with_tiny_elements_in_the_last(mut self) -> Self {
+        let power = |exponent: i32| 2f32.powi(exponent);
+        for Problem { b, .. } in &mut self.problems {
+            let (terms, cols) = (b.rows(), b.cols());
+            for (l, col) in (0..terms).flat_map(|l| (0..cols).map(move |col| (l, col))) {
+                b.set(l, col, b.at(l, col) * power(50));
+            }
+        }
+        let Some(Problem { a, b, .. }) = self.problems.last_mut() else { return self };
+        if !self.shared[0] {
+            let row = a.rows() / 2;
+            (0..a.cols()).for_each(|l| a.set(row, l, a.at(row, l) * power(-128)));
+        }
+        if !self.shared[1] {
+            b.set(b.rows() / 2, b.cols() / 2, power(-128));
+        }
+        self
+    }
+
     /// The same, of which only a part is wanted.
     pub fn with_part(self, part: Triangle) -> Self {
         Self { part, ..self }

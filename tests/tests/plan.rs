@@ -68,6 +68,43 @@ fn refusal(device: &DeviceFacts, product: &Description, options: Options) -> Ref
     }
 }
 
+/// A batch of products that share A, or B, or neither.
+fn batch(layout: &str, products: usize, [m, n, k]: [usize; 3], shared: [bool; 2]) -> Description {
+    let Orders { a, b } = layout.parse().unwrap();
+    let place = |order, rows: usize, cols: usize, shared: bool| Placement {
+        batch_stride: if shared { 0 } else { rows * cols },
+        ..Placement::dense(order, rows, cols)
+    };
+    let (a, b) = (place(a, m, k, shared[0]), place(b, k, n, shared[1]));
+    let c = Placement { batch_stride: m * n, ..Placement::row_major(n) };
+    Description::new(Sizes { m, n, k }, products, a, b, c).unwrap()
+}
+
+#[test]
+fn an_operand_that_all_products_share_is_packed_once_and_loaded_where_it_is() {
+    for layout in ["NN", "NT", "TN", "TT"] {
+        let plans = |products, sizes| {
+            [[true, false], [false, true], [false; 2]]
+                .map(|shared| chosen(&h200(), &batch(layout, products, sizes, shared), Precision::Fp32))
+        };
+        let [of_a, of_b, of_none] = plans(32, [4096, 512, 4096]);
+        let [packed_a, packed_b, packed_both] = [of_a, of_b, of_none].map(|plan| {
+            assert_eq!(plan.kernel().name, "gemm_wgmma_packed_fp32_3xfp16");
+            plan.explanation().workspace_bytes as f64
+        });
+        // 31 of 32 matrices are packed no longer, each of which is as large as it was, and a little.
+        let [size_a, size_b] = [4096.0 * 4096.0, 512.0 * 4096.0].map(|elements| 31.0 * 4.0 * elements);
+        for (packed, size) in [(packed_a, size_a), (packed_b, size_b)] {
+            let spared = (packed_both - packed) / size;
+            assert!((1.0..1.05).contains(&spared), "{layout}: {spared}");
+        }
+        for plan in plans(16, [1024, 80, 228]) {
+            assert!(plan.kernel().name.starts_with("gemm_wgmma_256x64_"), "{}", plan.kernel().name);
+            assert_eq!(plan.explanation().workspace_bytes, 0);
+        }
+    }
+}
+
 #[test]
 fn every_layout_has_its_kernel_on_every_device() {
     use Precision::{Bf16, Fp16, Fp32, Fp32Normwise, Fp32Ozaki, Fp32Rounded, Fp32Strict, Tf32};

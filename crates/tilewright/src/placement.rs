@@ -74,7 +74,7 @@ impl Placement {
     }
 
     /// Whether a tensor map can describe a batch of `rows`×`cols` matrices that lie like this: neighbours in a row or a
-    /// column, no two lines or matrices in the same place, everything else at multiples of 16 bytes.
+    /// column, no two lines in the same place, everything else at multiples of 16 bytes. Of matrices that are all in one place it describes one.
     pub fn fits_tensor_map(&self, rows: usize, cols: usize, batch: usize) -> bool {
         let Some(order) = self.order() else { return false };
         let [lines, length] = order.lines(rows, cols);
@@ -82,7 +82,7 @@ impl Placement {
         let fits = |stride: usize| stride.is_multiple_of(TENSOR_MAP_ALIGNMENT / size_of::<f32>()) && stride < 1 << 38;
         self.alignment.is_multiple_of(TENSOR_MAP_ALIGNMENT)
             && (lines <= 1 || (fits(self.leading_dimension()) && self.leading_dimension() >= length))
-            && (batch <= 1 || (fits(self.batch_stride) && self.batch_stride > 0))
+            && (batch <= 1 || fits(self.batch_stride))
     }
 
     /// The same places, with values for the strides that mean nothing.

@@ -46,7 +46,7 @@ impl Device {
             length: length.into(),
             lines: count.into(),
             line_stride,
-            matrices: batch.count().into(),
+            matrices: batch.distinct().into(),
             matrix_stride: batch.stride(),
         };
         let element_bytes = tile.element.bytes();

@@ -258,6 +258,7 @@ impl<'a> TiledGemm<'a> {
         let (col, row) = divide(block, down);
         // SAFETY: there is a tile, so there is a product, and its output.
         let (a, b, c) = unsafe { (self.a.at(0), self.b.at(0), self.c.at(0)) };
+        // (Of the first product, the matrices are the first ones.)
         Some(Tile::over_all_k([a, b], c, self.alpha_beta, self.effective_k(), 0, [row * shape.m, col * shape.n]))
     }
 
@@ -282,7 +283,8 @@ impl<'a> TiledGemm<'a> {
         };
         // SAFETY: product < products and output < outputs, which is how many there are.
         let (a, b, c) = unsafe { (self.a.at(product), self.b.at(product), self.c.at(output)) };
-        Some(Tile { k_begin, k_end, ..Tile::over_all_k([a, b], c, self.alpha_beta, k, product, [row, col]) })
+        let matrices = self.matrices_of(product);
+        Some(Tile { matrices, k_begin, k_end, ..Tile::over_all_k([a, b], c, self.alpha_beta, k, product, [row, col]) })
     }
 
     /// The same, with tiles in the order of the rows of C: what the blocks that run at a time write lies together.
@@ -314,7 +316,14 @@ impl<'a> TiledGemm<'a> {
         let k = self.effective_k();
         // SAFETY: product < products, which is how many there are.
         let (a, b, c) = unsafe { (self.a.at(product), self.b.at(product), self.c.at(product)) };
-        Some(Tile::over_all_k([a, b], c, self.alpha_beta, k, product, [row * shape.m, col * shape.n]))
+        let (row, col, matrices) = (row * shape.m, col * shape.n, self.matrices_of(product));
+        Some(Tile { matrices, ..Tile::over_all_k([a, b], c, self.alpha_beta, k, product, [row, col]) })
+    }
+
+    /// Which of the distinct matrices A and B of a product are.
+    #[inline(always)]
+    fn matrices_of(&self, product: u32) -> [u32; 2] {
+        [self.a.number_of(product), self.b.number_of(product)]
     }
 
     /// The tile of block `block`, where of `down`×`across` tiles `count(down, across)` are to be computed, and that in position
@@ -350,6 +359,7 @@ impl<'a> TiledGemm<'a> {
             alpha_beta: self.alpha_beta,
             k,
             product,
+            matrices: self.matrices_of(product),
             row,
             col,
             k_begin: first_k(split),
@@ -398,6 +408,8 @@ pub(crate) struct Tile<'a> {
     k: u32,
     /// Which product of the batch.
     pub(crate) product: u32,
+    /// Which of the [distinct](MatrixBatch::distinct) matrices A and B are: what tensor maps and packed operands have.
+    pub(crate) matrices: [u32; 2],
     pub(crate) row: u32,
     pub(crate) col: u32,
     pub(crate) k_begin: u32,
@@ -418,7 +430,7 @@ impl<'a> Tile<'a> {
         product: u32,
         [row, col]: [u32; 2],
     ) -> Self {
-        Self { a, b, c, alpha_beta, k, product, row, col, k_begin: 0, k_end: k }
+        Self { a, b, c, alpha_beta, k, product, matrices: [product; 2], row, col, k_begin: 0, k_end: k }
     }
 }
 

@@ -64,14 +64,18 @@ pub struct Flags<'a> {
     pub own: GlobalSlice<'a, u32>,
     /// Of the other operand.
     pub other: GlobalSlice<'a, u32>,
+    /// How many of these belong to the products of one matrix of this operand: those of one matrix of the other, or all, if all products share this
+    /// operand or the other one.
+    pub others_of_one: u32,
 }
 
 impl Flags<'_> {
-    /// Whether there are flags of `count` matrices of `lines` lines, and of as many others.
+    /// Whether there are flags of `count` matrices of `lines` lines, and of the other ones.
     #[cfg(not(target_arch = "nvptx64"))]
     fn are_of(&self, lines: u32, count: u32) -> bool {
+        let (all, of_one) = (self.other.len() as u64, u64::from(self.others_of_one));
         self.own.len() as u64 == u64::from(lines.div_ceil(GROUP)) * u64::from(count)
-            && (self.other.is_empty() || self.other.len().is_multiple_of(count.max(1) as usize))
+            && (all == of_one || all == of_one * u64::from(count))
     }
 
     /// Whether any of some flags is set.
@@ -93,11 +97,11 @@ impl Flags<'_> {
     /// Whether the fallback needs the lines of a tile: it computes what has a flag of either operand.
     ///
     /// # Safety
-    /// All lanes of the warp come here; there are flags of `count` matrices of `lines` lines, of which the tile is one.
+    /// All lanes of the warp come here; there are flags of matrices of `lines` lines, of which the tile is one.
     #[inline(always)]
-    unsafe fn need(&self, place: Place, lines: u32, count: u32) -> bool {
-        let others = self.other.len().checked_div(count as usize).unwrap_or(0);
-        let first = place.matrix as usize * others;
+    unsafe fn need(&self, place: Place, lines: u32) -> bool {
+        let others = self.others_of_one as usize;
+        let first = if others < self.other.len() { place.matrix as usize * others } else { 0 };
         let own = place.matrix as usize * lines.div_ceil(GROUP) as usize + (place.line / GROUP) as usize;
         // SAFETY: the caller's promise.
         unsafe { self.own.get_unchecked(own) != 0 || Self::any(self.other, first, first + others) }
@@ -116,7 +120,7 @@ pub fn matrix_copy_flagged_fp32(from: MatrixBatch<'_>, to: MatrixBatchMut<'_>, f
             return;
         }
         Tiles::of(&from).for_each(|place| {
-            if flags.need(place, from.first().rows(), from.count()) {
+            if flags.need(place, from.first().rows()) {
                 tile::load(&from.at(place.matrix), place, &TILE);
                 thread::sync_threads();
                 tile::store(&to.at(place.matrix), place, &TILE);

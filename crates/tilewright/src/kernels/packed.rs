@@ -243,7 +243,7 @@ pub(super) fn maps_of<'a>(
     tile: TileShape,
 ) -> Result<[TensorMap<'a>; 2], Error> {
     let Call { gemm, packed: [a, b], .. } = call;
-    let (terms, matrices) = (gemm.a().first().cols(), gemm.a().count());
+    let terms = gemm.a().first().cols();
     let words = u64::from(format.pitch(terms));
     let (element, length) = match format {
         Format::Bf16 => (TensorElement::Bf16, terms.into()),
@@ -255,7 +255,7 @@ pub(super) fn maps_of<'a>(
     };
     let (line_stride, tile_length) = (words * 4 / element.bytes(), (128 / element.bytes()) as u32);
     let swizzle = TensorSwizzle::Bytes128;
-    let map = |operand: &PackedOperand<'a>, lines: u32, tile_lines: u32| {
+    let map = |operand: &PackedOperand<'a>, matrices: u32, lines: u32, tile_lines: u32| {
         let layout = TensorLayout {
             length,
             lines: lines.into(),
@@ -269,14 +269,14 @@ pub(super) fn maps_of<'a>(
             &TensorTile { element, length: tile_length, lines: tile_lines, swizzle },
         )
     };
-    Ok([map(a, gemm.m(), tile.m)?, map(b, gemm.n(), tile.n)?])
+    Ok([map(a, gemm.a().distinct(), gemm.m(), tile.m)?, map(b, gemm.b().distinct(), gemm.n(), tile.n)?])
 }
 
 /// Tensor maps of the factors of operands that are packed as pairs; a tile has as many lines as [`TILE`], for one block of terms.
 fn maps_of_factors<'a>(device: &Device, call: &Call<'a>) -> Result<[TensorMap<'a>; 2], Error> {
     let Call { gemm, packed: [a, b], .. } = call;
-    let (terms, matrices) = (gemm.a().first().cols(), gemm.a().count());
-    let map = |operand: &PackedOperand<'a>, lines: u32, tile_lines: u32| {
+    let terms = gemm.a().first().cols();
+    let map = |operand: &PackedOperand<'a>, matrices: u32, lines: u32, tile_lines: u32| {
         // All of a matrix, and those of one block of terms.
         let words = |terms: u32| factor_words(lines, terms, 1) as u64;
         let layout = TensorLayout {
@@ -294,5 +294,5 @@ fn maps_of_factors<'a>(device: &Device, call: &Call<'a>) -> Result<[TensorMap<'a
             &TensorTile { element, length: tile_lines / 2, lines: 1, swizzle },
         )
     };
-    Ok([map(a, gemm.m(), TILE.m)?, map(b, gemm.n(), TILE.n)?])
+    Ok([map(a, gemm.a().distinct(), gemm.m(), TILE.m)?, map(b, gemm.b().distinct(), gemm.n(), TILE.n)?])
 }

@@ -136,7 +136,11 @@ impl Prepared<'_> {
             pack_scaled(device, operands, format)?;
         }
         for (operand, other) in [(a, b), (b, a)] {
-            let flags = Flags { own: operand.packed.scales.fallback, other: other.packed.scales.fallback };
+            let [own, others] = [operand, other].map(|operand| operand.packed.scales.fallback);
+            let [count, of_others] = [operand, other].map(|operand| operand.operand.distinct());
+            let others_of_one =
+                if count == of_others { others.len() as u32 / count.max(1) } else { others.len() as u32 };
+            let flags = Flags { own, other: others, others_of_one };
             operand.pending.map_or(Ok(()), |(from, to)| copy_flagged(device, from, to, flags))?;
         }
         Ok(())
@@ -165,7 +169,7 @@ impl OperandOfKernel {
         if self.placement.order() == Some(needs) && (!kernel.loads_by_tensor_maps() || self.has_tensor_map()) {
             return Some(Preparation::InPlace);
         }
-        Some(Preparation::Copied(self.copy(needs, kernel.loads_by_tensor_maps(), layout)?))
+        Some(Preparation::Copied(self.copy(needs, layout)?))
     }
 
     /// How the fallback kernel reads the operand: as it is stored, if a tensor map can
@@ -179,16 +183,19 @@ impl OperandOfKernel {
         Order::of_transposed(!self.lines_are_rows)
     }
 
+    /// How many matrices there are in memory: one if all products share it.
+    fn distinct(&self) -> usize {
+        if self.placement.batch_stride == 0 { self.batch.min(1) } else { self.batch }
+    }
+
     fn has_tensor_map(&self) -> bool {
         self.placement.fits_tensor_map(self.rows, self.cols, self.batch)
     }
 
-    fn copy(&self, needs: Order, for_tensor_maps: bool, layout: &mut Layout) -> Option<Copied> {
+    fn copy(&self, needs: Order, layout: &mut Layout) -> Option<Copied> {
         let [lines, length] = needs.lines(self.rows, self.cols);
         let line_stride = length.next_multiple_of(LINE_ALIGNMENT);
-        // A tensor map has no matrices in one place.
-        let shared = self.batch > 1 && self.placement.batch_stride == 0 && !for_tensor_maps;
-        let count = if shared { 1 } else { self.batch };
+        let count = self.distinct();
         let part = layout.part((lines as u128 * line_stride as u128).checked_mul(count as u128)?)?;
         let batch_stride = if count > 1 { lines * line_stride } else { 0 };
         let [row_stride, col_stride] = needs.strides(line_stride, 1);
@@ -199,21 +206,22 @@ impl OperandOfKernel {
     /// `before` says whether that has been done; `keep`, whether another kernel is to be able to multiply the operand, too.
     pub(super) fn pack(&self, format: Format, before: bool, keep: bool, layout: &mut Layout) -> Option<Packed> {
         let [lines, terms] = self.order_of_lines().lines(self.rows, self.cols);
-        let all_lines = self.batch as u128 * lines as u128;
+        let matrices = self.distinct();
+        let all_lines = matrices as u128 * lines as u128;
         let mut part = |elements: u128| if before { Some(0..0) } else { layout.part(elements) };
         let words = part(all_lines.checked_mul(format.pitch(terms as u32).into())?)?;
         let scaled = match format {
             Format::Bf16 | Format::Fp16 => None,
             Format::Scaled(scaled) => {
-                let groups = self.batch as u128 * (lines as u32).div_ceil(GROUP) as u128;
-                let [found, factors] = scaled.found_and_factors(lines as u32, terms as u32, self.batch as u32);
+                let groups = matrices as u128 * (lines as u32).div_ceil(GROUP) as u128;
+                let [found, factors] = scaled.found_and_factors(lines as u32, terms as u32, matrices as u32);
                 let (found, factors) = (part(found)?, part(factors)?);
                 let fallback_groups = part(groups)?;
                 let nonzero = part(2 * groups)?;
-                let exceptions = part(scaled.exceptions(lines as u32, self.batch as u32))?;
+                let exceptions = part(scaled.exceptions(lines as u32, matrices as u32))?;
                 let is_fit = self.placement.order().is_some() && self.has_tensor_map();
                 let copy = match keep && !is_fit {
-                    true => Some(self.copy(self.order_of_fallback(), true, layout)?),
+                    true => Some(self.copy(self.order_of_fallback(), layout)?),
                     false => None,
                 };
                 Some(Scaled { found, factors, fallback_groups, nonzero, exceptions, copy })
@@ -280,7 +288,7 @@ impl Packed {
         before: Option<PackedOperand<'a>>,
     ) -> Result<Prepared<'a>, Error> {
         let first = if self.lines_are_rows { operand.first() } else { operand.first().transposed() };
-        let source = MatrixBatch::new(first, operand.stride() as usize, operand.count() as usize)?;
+        let source = MatrixBatch::new(first, operand.stride() as usize, operand.distinct() as usize)?;
         if self.before {
             let packed = before.expect("a plan for what has been packed is run with that").with_source(source);
             return self.with_copy(operand, for_copy, Prepared { operand, packed, scaling: None, pending: None });

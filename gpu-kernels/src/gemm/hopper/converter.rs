@@ -35,7 +35,8 @@ struct Source<'a> {
     /// The first row of A and column of B.
     row: u32,
     col: u32,
-    product: u32,
+    /// Which matrices they are.
+    matrices: [u32; 2],
     /// The first k, and how much further on that of B is.
     k: u32,
     k_of_b: u32,
@@ -53,7 +54,7 @@ unsafe fn load<A: Major, B: Major, const COLUMNS: u32, const RAW_STAGES: u32>(
     source: Source<'_>,
     step: u32,
 ) {
-    let Source { map_a, map_b, row, col, product, k, k_of_b } = source;
+    let Source { map_a, map_b, row, col, matrices, k, k_of_b } = source;
     let k = k + step * const { tile_of(COLUMNS).k };
     let (offset, stage) = (raw.stage() * raw_stage_len(COLUMNS), raw.tma_stage());
     let quarter_of_b = const { b_tile(COLUMNS) / CONVERTER_WARPS };
@@ -68,19 +69,19 @@ unsafe fn load<A: Major, B: Major, const COLUMNS: u32, const RAW_STAGES: u32>(
         if hopper::elect_one() {
             stage.commit_bytes((WARP_ROWS * ROW + quarter_of_b) * 4);
         }
-        load_operand::<A>(memory, offset_a, WARP_ROWS, map_a, [k, row, product], stage);
+        load_operand::<A>(memory, offset_a, WARP_ROWS, map_a, [k, row, matrices[0]], stage);
         load_operand::<B>(
             memory,
             offset_b,
             const { box_of_b(COLUMNS, B::K).n },
             map_b,
-            [k + k_of_b, col, product],
+            [k + k_of_b, col, matrices[1]],
             stage,
         );
     }
 }
 
-/// Loads `rows` rows of A (columns of B), with 32 elements of each. `at` is the first k, the first row, and the product.
+/// Loads `rows` rows of A (columns of B), with 32 elements of each. `at` is the first k, the first row, and which matrix it is.
 ///
 /// # Safety
 /// As for [`TmaStage::load_tile`], but called by all lanes of a warp, of which one does the work: where all compute the same,
@@ -94,17 +95,17 @@ unsafe fn load_operand<O: Major>(
     at: [u32; 3],
     stage: TmaStage,
 ) {
-    let [k, first, product] = at;
+    let [k, first, matrix] = at;
     // SAFETY: the caller's promise.
     unsafe {
         if O::K {
             if hopper::elect_one() {
-                stage.load_tile(memory, offset as usize, map, [k, first, product]);
+                stage.load_tile(memory, offset as usize, map, [k, first, matrix]);
             }
         } else {
             for i in 0..rows / 32 {
                 if hopper::elect_one() {
-                    stage.load_tile(memory, (offset + i * BOX) as usize, map, [first + i * 32, k, product]);
+                    stage.load_tile(memory, (offset + i * BOX) as usize, map, [first + i * 32, k, matrix]);
                 }
             }
         }
@@ -126,14 +127,15 @@ pub(super) unsafe fn convert<A: Major, B: Major, const COLUMNS: u32, const RAW_S
 ) -> u32 {
     let Some(tile) = block.gemm.tile(tile_of(COLUMNS), thread::block_idx_x()) else { return 0 };
     // SAFETY: all lanes come here.
-    let (row, col, product, k) =
-        unsafe { (uniform(tile.row), uniform(tile.col), uniform(tile.product), uniform(tile.k_begin)) };
+    let [row, col, k] = [tile.row, tile.col, tile.k_begin].map(|value| unsafe { uniform(value) });
+    // SAFETY: likewise.
+    let matrices = tile.matrices.map(|value| unsafe { uniform(value) });
     // The warps of a group convert the same 32 columns.
     let group = const { CONVERTER_WARPS * 32 / COLUMNS };
     let of_b = const { box_of_b(COLUMNS, B::K) };
     let (col, k_of_b) =
         if B::K { (col + warp * of_b.n, 0) } else { (col + warp / group * of_b.n, warp % group * of_b.k) };
-    let source = Source { map_a, map_b, row: row + warp * WARP_ROWS, col, product, k, k_of_b };
+    let source = Source { map_a, map_b, row: row + warp * WARP_ROWS, col, matrices, k, k_of_b };
     let rounds = ROUNDS / group;
     let share = Share::of::<B>(warp / group, warp::lane_id()).beginning_at::<B>(warp % group * rounds);
     let mut scans = [Scan::new(); 2];

@@ -414,10 +414,10 @@ macro_rules! entry_points {
                 gemm.blocks(tile_of($columns)) <= MAX_BLOCKS,
                 tile_mask.is_empty() || tile_mask.len() as u64 >= gemm.blocks(tile_of($columns)),
                 tile_mask.is_empty() || gemm.overwrites() && tile_of($columns) == TILE,
-                describes::<$a>(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], BOX_OF_A.m, BOX_OF_A.k),
+                describes::<$a>(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().distinct()], BOX_OF_A.m, BOX_OF_A.k),
                 describes::<$b>(
                     &map_b,
-                    [gemm.n(), gemm.b().first().rows(), gemm.b().count()],
+                    [gemm.n(), gemm.b().first().rows(), gemm.b().distinct()],
                     box_of_b($columns, $b::K).n,
                     box_of_b($columns, $b::K).k
                 ),

@@ -407,9 +407,9 @@ unsafe fn epilogue_piece<const PIECE: usize>(
     let mut rows = [[[0.0; 2]; GROUPS]; 2];
     // SAFETY: the product is one of the batch; the tile begins inside of C, and is no larger than a group of lines.
     unsafe {
-        let factors = info_a.factors(tile.product, gemm.m(), row);
+        let factors = info_a.factors(tile.matrices[0], gemm.m(), row);
         let factors = [0, 8].map(|i| factors.get_unchecked(i));
-        let others = info_b.factors(tile.product, gemm.n(), col);
+        let others = info_b.factors(tile.matrices[1], gemm.n(), col);
         for group in 0..GROUPS {
             let other = others.get2_unchecked(8 * group);
             let word = PIECE * GROUPS + group;
@@ -453,10 +453,10 @@ fn is_divided_enough(gemm: &TiledGemm<'_>) -> bool {
         gemm.blocks(TILE) <= MAX_BLOCKS,
         is_divided_enough(&gemm),
         gemm.splits() == 1 || gemm.c().is_followed_by_as_many(),
-        describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], TILE.m),
-        describes(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], TILE.n),
-        info_a.are_of(gemm.a().count(), gemm.m()),
-        info_b.are_of(gemm.b().count(), gemm.n()),
+        describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().distinct()], TILE.m),
+        describes(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().distinct()], TILE.n),
+        info_a.are_of(gemm.a().distinct(), gemm.m()),
+        info_b.are_of(gemm.b().distinct(), gemm.n()),
         fallback([info_a, info_b]).has_flags_of(&gemm)
     )
 )]

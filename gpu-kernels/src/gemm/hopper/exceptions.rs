@@ -65,8 +65,8 @@ impl<'a> TileExceptions<'a> {
         let [of_a, of_b] = self.operands;
         let [group_a, group_b] = flags_of(tile);
         let [first_row, first_col] = [tile.row, tile.col].map(|first| first / GROUP * GROUP);
-        // SAFETY: a launch has checked that there are as many matrices as products.
-        let [a, b] = [of_a, of_b].map(|exceptions| unsafe { exceptions.source.at(tile.product) });
+        // SAFETY: a launch has checked that there are as many matrices as A and B have.
+        let [a, b] = unsafe { [of_a.source.at(tile.matrices[0]), of_b.source.at(tile.matrices[1])] };
         let lane = warp::lane_id();
         let is_in_sum = |term: u32| term >= tile.k_begin && term < tile.k_end;
         // SAFETY: the caller's promise; there are so many exceptions, and their lines and terms are there. For each, a lane has one sum of the row or of the

@@ -53,8 +53,9 @@ impl Fallback<'_> {
     /// Whether there is a flag for each group of a product.
     #[cfg(not(target_arch = "nvptx64"))]
     pub(super) fn has_flags_of(&self, gemm: &TiledGemm<'_>) -> bool {
-        let groups = |lines: u32| u64::from(lines.div_ceil(GROUP)) * u64::from(gemm.a().count());
-        self.a.len() as u64 >= groups(gemm.m()) && self.b.len() as u64 >= groups(gemm.n())
+        let groups = |lines: u32, matrices: u32| u64::from(lines.div_ceil(GROUP)) * u64::from(matrices);
+        self.a.len() as u64 >= groups(gemm.m(), gemm.a().distinct())
+            && self.b.len() as u64 >= groups(gemm.n(), gemm.b().distinct())
     }
 
     /// Whether a tile, which lies in one group of rows and one of columns, is to be computed.
@@ -75,8 +76,8 @@ impl Fallback<'_> {
 /// Which flags of A and of B a tile has.
 #[inline(always)]
 pub(super) fn flags_of(tile: &Tile<'_>) -> [usize; 2] {
-    let flag = |lines: u32, first: u32| (tile.product * lines.div_ceil(GROUP) + first / GROUP) as usize;
-    [flag(tile.c.rows(), tile.row), flag(tile.c.cols(), tile.col)]
+    let flag = |matrix: u32, lines: u32, first: u32| (matrix * lines.div_ceil(GROUP) + first / GROUP) as usize;
+    [flag(tile.matrices[0], tile.c.rows(), tile.row), flag(tile.matrices[1], tile.c.cols(), tile.col)]
 }
 
 #[cfg(test)]

@@ -178,7 +178,8 @@ struct TileFactors<'a> {
     lines: [u32; 2],
     /// The first block of terms.
     block: u32,
-    product: u32,
+    /// Which matrices A and B are.
+    matrices: [u32; 2],
 }
 
 impl<'a> TileFactors<'a> {
@@ -190,9 +191,10 @@ impl<'a> TileFactors<'a> {
     unsafe fn of(tile: &Tile<'_>, maps: [TensorMap<'a>; 2]) -> Self {
         // TMA takes its operands from uniform registers.
         // SAFETY: the caller's promise.
-        let [row, col, block, product] =
-            [tile.row, tile.col, tile.k_begin / TILE.k, tile.product].map(|value| unsafe { uniform(value) });
-        Self { maps, lines: [row, col], block, product }
+        let [row, col, block] = [tile.row, tile.col, tile.k_begin / TILE.k].map(|value| unsafe { uniform(value) });
+        // SAFETY: likewise.
+        let matrices = tile.matrices.map(|value| unsafe { uniform(value) });
+        Self { maps, lines: [row, col], block, matrices }
     }
 }
 
@@ -214,7 +216,12 @@ impl Beside for TileFactors<'_> {
             // which is acquired. One lane issues each load.
             unsafe {
                 if hopper::elect_one() {
-                    to.load_tile(MEMORY.factors.slice(), at[i], self.maps[i], [self.lines[i] / 2, block, self.product]);
+                    to.load_tile(
+                        MEMORY.factors.slice(),
+                        at[i],
+                        self.maps[i],
+                        [self.lines[i] / 2, block, self.matrices[i]],
+                    );
                 }
             }
         }
@@ -563,12 +570,12 @@ macro_rules! entry_points {
             dynamic_shared = MEMORY.bytes,
             requires(
                 gemm.blocks(TILE) <= MAX_BLOCKS,
-                describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], TILE.m),
-                describes(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], TILE.n),
-                describes_factors(&factors_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], TILE.m),
-                describes_factors(&factors_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], TILE.n),
-                info_a.are_of_pairs(gemm.a().count(), gemm.m(), gemm.a().first().cols()),
-                info_b.are_of_pairs(gemm.b().count(), gemm.n(), gemm.b().first().rows()),
+                describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().distinct()], TILE.m),
+                describes(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().distinct()], TILE.n),
+                describes_factors(&factors_a, [gemm.m(), gemm.a().first().cols(), gemm.a().distinct()], TILE.m),
+                describes_factors(&factors_b, [gemm.n(), gemm.b().first().rows(), gemm.b().distinct()], TILE.n),
+                info_a.are_of_pairs(gemm.a().distinct(), gemm.m(), gemm.a().first().cols()),
+                info_b.are_of_pairs(gemm.b().distinct(), gemm.n(), gemm.b().first().rows()),
                 fallback([info_a, info_b]).has_flags_of(&gemm),
                 steps_fit(&steps, &gemm)
             )

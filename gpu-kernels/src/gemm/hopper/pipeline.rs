@@ -245,8 +245,10 @@ impl<const RING: u32> PipelineProducer<RING> {
     ) {
         // TMA takes its operands from uniform registers.
         // SAFETY: all lanes come here.
-        let [row, col, product, first] = [tile.row, tile.col, tile.product, tile.k_begin / shape.k * STAGES_OF_STEP]
-            .map(|value| unsafe { uniform(value) });
+        let [row, col, first] =
+            [tile.row, tile.col, tile.k_begin / shape.k * STAGES_OF_STEP].map(|value| unsafe { uniform(value) });
+        // SAFETY: likewise.
+        let [number_of_a, number_of_b] = tile.matrices.map(|value| unsafe { uniform(value) });
         for step in 0..STAGES_OF_STEP * tile.steps(shape) {
             let (offset, stage) = (self.ring.stage() * STAGE_LEN, self.ring.tma_stage());
             let [k, k_of_b] = skipped.map(|skipped| skipped + (first + step) * ELEMENTS);
@@ -261,18 +263,18 @@ impl<const RING: u32> PipelineProducer<RING> {
                 beside.load(self.ring.stage(), step, stage);
                 if A::K {
                     if hopper::elect_one() {
-                        stage.load_tile(self.memory, offset as usize, map_a, [k, row, product]);
+                        stage.load_tile(self.memory, offset as usize, map_a, [k, row, number_of_a]);
                     }
                 } else {
                     for i in 0..M / 32 {
                         if hopper::elect_one() {
                             let offset = (offset + i * BOX) as usize;
-                            stage.load_tile(self.memory, offset, map_a, [row + i * 32, k, product]);
+                            stage.load_tile(self.memory, offset, map_a, [row + i * 32, k, number_of_a]);
                         }
                     }
                 }
                 if hopper::elect_one() {
-                    stage.load_tile(self.memory, (offset + A_TILE) as usize, map_b, [k_of_b, col, product]);
+                    stage.load_tile(self.memory, (offset + A_TILE) as usize, map_b, [k_of_b, col, number_of_b]);
                 }
             }
             self.ring.advance();

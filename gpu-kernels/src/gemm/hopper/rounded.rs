@@ -292,8 +292,8 @@ macro_rules! entry_points {
             dynamic_shared = MEMORY.bytes,
             requires(
                 gemm.blocks($tile) <= MAX_BLOCKS,
-                describes::<$a>(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], $tile.m, $tile.k),
-                describes::<KMajor>(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], $tile.n, $tile.k)
+                describes::<$a>(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().distinct()], $tile.m, $tile.k),
+                describes::<KMajor>(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().distinct()], $tile.n, $tile.k)
             )
         )]
         pub fn $name(map_a: TensorMap<'_>, map_b: TensorMap<'_>, gemm: TiledGemm<'_>, blocks: u32) {

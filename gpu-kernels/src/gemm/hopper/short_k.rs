@@ -319,8 +319,9 @@ unsafe fn compute_tile<const STAGES_OF_TILE: usize>(
         let (in_a, row) = (warpgroup * WARPGROUP_ROWS * ROW, warp * WARP_ROWS + lane / 4);
         let staging = Staging::new(MEMORY.results, warpgroup);
         let first_row = descriptor.row + warpgroup * WARPGROUP_ROWS + (row & !1);
-        let of_rows = info_a.factor_words(descriptor.product, gemm.m(), first_row);
-        let of_cols = info_b.factor_words(descriptor.product, gemm.n(), descriptor.col + 2 * (lane & 3));
+        let of_rows = info_a.factor_words(gemm.a().number_of(descriptor.product), gemm.m(), first_row);
+        let of_cols =
+            info_b.factor_words(gemm.b().number_of(descriptor.product), gemm.n(), descriptor.col + 2 * (lane & 3));
         let factors = |words: GlobalSlice<'_, f32>, word: usize| factors_of(words.get_unchecked(word).to_bits());
         let rows = [0, 4].map(|word| factors(of_rows, word)).map(|pair| if row & 1 == 0 { pair[0] } else { pair[1] });
         let [first, second] = [0, HALF / 2]
@@ -425,11 +426,11 @@ fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
         gemm.effective_k() > 0,
         gemm.a().first().cols() <= MAX_K,
         gemm.blocks(SHORT_K_TILE) <= MAX_BLOCKS,
-        describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().count()], SHORT_K_TILE.m),
-        describes(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().count()], SHORT_K_TILE.n),
+        describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().distinct()], SHORT_K_TILE.m),
+        describes(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().distinct()], SHORT_K_TILE.n),
         stores_results_of(&map_c, &gemm),
-        info_a.are_of_pairs(gemm.a().count(), gemm.m(), gemm.a().first().cols()),
-        info_b.are_of_pairs(gemm.b().count(), gemm.n(), gemm.b().first().rows()),
+        info_a.are_of_pairs(gemm.a().distinct(), gemm.m(), gemm.a().first().cols()),
+        info_b.are_of_pairs(gemm.b().distinct(), gemm.n(), gemm.b().first().rows()),
         fallback([info_a, info_b]).has_flags_of(&gemm),
         steps_fit(&steps, &gemm)
     )
