@@ -47,6 +47,12 @@ impl<'a> MatrixBatch<'a> {
         self.count as u32
     }
 
+    /// The one matrix of a batch of one, for each of `count` products; any other batch as it is.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn for_all(self, count: u32) -> Self {
+        if self.count == 1 { Self { stride: 0, count: count.into(), ..self } } else { self }
+    }
+
     /// How many of them differ: one where all are the same, with a stride of 0.
     #[inline(always)]
     pub fn distinct(&self) -> u32 {

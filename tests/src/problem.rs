@@ -40,6 +40,11 @@ impl Layouts {
     pub const fn padded(self) -> Self {
         Self { a: self.a.padded(3), b: self.b.padded(5), c: self.c.padded(7) }
     }
+
+    /// The same with A and B that have gaps between all elements.
+    pub const fn spread(self) -> Self {
+        Self { a: self.a.spread(2), b: self.b.spread(3), c: self.c }
+    }
 }
 
 /// `C = α·A·B + β·C`.

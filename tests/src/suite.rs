@@ -91,13 +91,15 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
                 add(one(move || Problem::new(sizes, layouts, seed).with_tiny_elements()), None, is_long);
             }
         }
-        // The same in one of some products that have one operand for all; and with more than one group of its lines, or of the others'.
+        // The same in one of some products, which may have one operand for all; and with more than one group of its lines, or of the others'.
         if !matches!(kernel.scheme, Scheme::Tf32 | Scheme::Bf16 | Scheme::Fp16) {
             for (shared, sizes, layouts) in [
                 ([true, false], shape(37, 300, 60), layouts),
                 ([false, true], shape(37, 36, 70), layouts.padded()),
                 ([true, false], shape(300, 36, 70), layouts.padded()),
                 ([true, true], shape(37, 36, 60), layouts.padded()),
+                // Copied in the other order.
+                ([false, false], shape(37, 36, 60), layouts.spread()),
             ] {
                 let is_long = sizes.m.max(sizes.n) > 256;
                 let batch = move || Batch::new(3, shared, sizes, layouts, 24).with_tiny_elements_in_the_last();

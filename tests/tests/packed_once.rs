@@ -1,10 +1,10 @@
 //! Matrices that are packed once, on the CPU executor, by plans for an H200.
 
 use cuda_std::executor::Checks;
-use ndarray::Array2;
+use ndarray::{Array2, s};
 use tests::packed_once::{KERNELS, check};
 use tilewright::plan::{Description, GemmPlan, Options, Workspace};
-use tilewright::{Device, DeviceMatrix, Error, PackedMatrix, Precision, Side, kernels};
+use tilewright::{Device, DeviceMatrix, Error, Operand, PackedMatrix, Precision, Side, kernels};
 
 #[test]
 fn products_have_the_bits_of_those_that_pack_by_themselves() {
@@ -59,6 +59,50 @@ fn a_packed_matrix_is_for_its_side_its_precision_and_its_plans() {
     }
     assert!(results.iter().all(|result| *result == results[0]), "{results:?}");
     assert_eq!(b.into_matrix().rows(), 5);
+}
+
+#[test]
+fn one_matrix_packed_once_or_not_serves_all_products_of_a_batch() {
+    const PRODUCTS: usize = 3;
+    let device = Device::cpu(Checks::Bounds);
+    let numbers = |seed: usize, rows: usize, cols: usize| {
+        Array2::from_shape_fn((rows, cols), |(row, col)| ((row * 31 + col * 17 + seed * 7) % 23) as f32 / 7.0 - 1.3)
+    };
+    let (m, n, k) = (37, 36, 70);
+    let [weights, others] = [numbers(1, m, k), numbers(2, PRODUCTS * k, n)];
+    let upload = |matrix: &Array2<f32>| DeviceMatrix::upload(&device, matrix.view()).unwrap();
+    let batch = |matrix: &Array2<f32>, rows: usize| {
+        let buffer = device.upload(matrix.as_slice().unwrap()).unwrap();
+        DeviceMatrix::new_batch(buffer, [rows, n], [n, 1], PRODUCTS, rows * n).unwrap()
+    };
+    let packed = PackedMatrix::new(&device, Precision::Fp32, Side::Left, upload(&weights)).unwrap();
+    for name in
+        ["gemm_wgmma_packed_fp32_3xfp16", "gemm_wgmma_nn_fp32_3xtf32", "gemm_batched_32_fp32", "gemm_naive_2d_fp32"]
+    {
+        let kernel = kernels::find(name).unwrap();
+        let product = |a: Operand<'_>, b: &DeviceMatrix, c: &mut DeviceMatrix, rows: usize| {
+            tilewright::multiply(&device, kernel, 1.0, a, b, 0.0, c).unwrap();
+            let mut results = vec![0.0; rows * n];
+            c.buffer().copy_to(&mut results).unwrap();
+            results
+        };
+        let one_by_one: Vec<f32> = (0..PRODUCTS)
+            .flat_map(|number| {
+                let b = upload(&others.slice(s![number * k..(number + 1) * k, ..]).to_owned());
+                product((&upload(&weights)).into(), &b, &mut upload(&Array2::zeros((m, n))), m)
+            })
+            .collect();
+        let b = batch(&others, k);
+        for a in [Operand::from(&upload(&weights)), Operand::from(&packed)] {
+            let mut c = batch(&Array2::zeros((PRODUCTS * m, n)), m);
+            assert_eq!(product(a, &b, &mut c, PRODUCTS * m), one_by_one, "{name}, {a:?}");
+        }
+    }
+    // Two are not one for each of three, nor one for all.
+    let (two, b) = (upload(&weights).into_batch(2, 0).unwrap(), batch(&others, k));
+    let c = batch(&Array2::zeros((PRODUCTS * m, n)), m);
+    let error = Description::of(1.0, &two, &b, 0.0, &c).unwrap_err().to_string();
+    assert!(error.contains("the number of matrices A, not being 1, is 2") && error.contains('3'), "{error}");
 }
 
 #[test]

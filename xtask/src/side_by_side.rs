@@ -218,7 +218,16 @@ fn what_failed(output: &str) -> String {
     let lines: Vec<_> = output.trim_end().lines().collect();
     let start = lines.iter().position(|line| *line == "failures:");
     let shown = start.map_or_else(|| &lines[lines.len().saturating_sub(REPEATED)..], |start| &lines[start + 1..]);
-    let indented = shown.iter().take(REPEATED).filter(|line| !line.is_empty()).map(|line| format!("    {line}"));
+    // Where a test was called from says nothing of it.
+    let is_of_backtrace = |line: &str| {
+        line == "stack backtrace:"
+            || line.starts_with("note: ")
+            || line
+                .split_once(": ")
+                .is_some_and(|(frame, _)| frame.starts_with(' ') && frame.trim().parse::<u32>().is_ok())
+    };
+    let said = shown.iter().filter(|line| !line.is_empty() && !is_of_backtrace(line));
+    let indented = said.take(REPEATED).map(|line| format!("    {line}"));
     indented.collect::<Vec<_>>().join("\n")
 }
 
@@ -312,7 +321,7 @@ mod tests {
 
     #[test]
     fn of_a_program_that_failed_the_failures_are_repeated_or_its_end() {
-        let output = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\n1 is not 2\n\n";
+        let output = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\n1 is not 2\nstack backtrace:\n   0: begin\n\n";
         assert_eq!(what_failed(output), "    ---- b stdout ----\n    1 is not 2");
         let ends = what_failed(&(0..100).map(|line| format!("{line}\n")).collect::<String>());
         assert!(ends.starts_with("    70\n    71\n") && ends.ends_with("    99"), "{ends}");

@@ -131,7 +131,7 @@ impl Description {
         Self { packed, ..self }
     }
 
-    /// The product of matrices in a device's memory.
+    /// The product of matrices in a device's memory. Where C is a batch, A and B are as many matrices, or one that all products share.
     ///
     /// # Errors
     /// Those of [`Description::new`], [`Error::Operands`] if these do not make a product, and [`Error::Usage`] if one has been packed for the
@@ -178,12 +178,17 @@ impl Description {
     }
 
     fn of_placed(alpha: f32, [a, b, c]: [Placed; 3], beta: f32) -> Result<Self, Error> {
+        // One matrix is one that all products share.
+        let [a, b] = [a, b].map(|it| match it.count {
+            1 => Placed { count: c.count, placement: Placement { batch_stride: 0, ..it.placement }, ..it },
+            _ => it,
+        });
         for (left, left_extent, right, right_extent) in [
             ("the number of columns of A", a.cols, "the number of rows of B", b.rows),
             ("the number of rows of A", a.rows, "the number of rows of C", c.rows),
             ("the number of columns of B", b.cols, "the number of columns of C", c.cols),
-            ("the number of matrices A", a.count, "the number of matrices B", b.count),
-            ("the number of matrices A", a.count, "the number of matrices C", c.count),
+            ("the number of matrices A, not being 1,", a.count, "the number of matrices C", c.count),
+            ("the number of matrices B, not being 1,", b.count, "the number of matrices C", c.count),
         ] {
             if left_extent != right_extent {
                 return Err(Error::Operands { left, left_extent, right, right_extent });

@@ -34,6 +34,24 @@ use crate::{Device, DeviceMatrix, Epilogue, Error, Operand, Sizes};
 /// # Ok::<(), tilewright::Error>(())
 /// ```
 ///
+/// Where C is a batch, A and B are as many matrices, or one that all products share, which is read where it is, and packed once if the kernel reads
+/// packed operands:
+///
+/// ```
+/// use ndarray::array;
+/// use tilewright::{Device, DeviceMatrix, Precision};
+///
+/// let (device, _why_no_gpu) = Device::open()?;
+/// let a = DeviceMatrix::upload(&device, array![[1.0, 2.0]].view())?;
+/// let b = DeviceMatrix::new_batch(device.upload(&[1.0, 1.0, 0.0, 5.0])?, [2, 1], [1, 1], 2, 2)?;
+/// let mut c = DeviceMatrix::new_batch(device.upload(&[0.0; 2])?, [1, 1], [1, 1], 2, 1)?;
+/// tilewright::multiply(&device, Precision::Fp32, 1.0, &a, &b, 0.0, &mut c)?;
+/// let mut products = [0.0; 2];
+/// c.buffer().copy_to(&mut products)?;
+/// assert_eq!(products, [3.0, 10.0]);
+/// # Ok::<(), tilewright::Error>(())
+/// ```
+///
 /// # Errors
 /// Those of [`Device::plan`] and [`GemmPlan::run`]; [`DeviceError::Driver`](runtime::Error::Driver) or
 /// [`DeviceError::NotEnoughMemory`](runtime::Error::NotEnoughMemory) where there is too little memory for a workspace.

@@ -40,14 +40,14 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "loads B from the rows of A",
         file: "gpu-kernels/src/gemm/hopper/pipeline.rs",
-        from: "map_b, [k_of_b, col, product]",
-        to: "map_b, [k_of_b, row, product]",
+        from: "map_b, [k_of_b, col, number_of_b]",
+        to: "map_b, [k_of_b, row, number_of_b]",
         kernels: &["gemm_wgmma_packed_fp16"],
     },
     Mutant {
         what: "loads from the first matrix of the batch",
         file: "gpu-kernels/src/gemm/hopper/pipeline.rs",
-        from: "map_a, [k, row, product]",
+        from: "map_a, [k, row, number_of_a]",
         to: "map_a, [k, row, 0]",
         kernels: &["gemm_wgmma_packed_fp16"],
     },

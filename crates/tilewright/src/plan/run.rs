@@ -86,6 +86,7 @@ impl GemmPlan {
         }
         let packed = [a, b].map(|operand| operand.packed().map(PackedOperand::of));
         let (a, b, c) = (a.matrix().batch()?, b.matrix().batch()?, c.batch_mut(false)?);
+        let [a, b] = [a, b].map(|operand| operand.for_all(c.count()));
         self.run_checked(device, epilogue, alpha, [a, b], packed, beta, c, workspace)
     }
 
@@ -158,7 +159,8 @@ impl GemmPlan {
         if self.product.is_empty() {
             return Ok(());
         }
-        self.run_checked(device, epilogue, alpha, [a, b], [None; 2], beta, c, workspace)
+        let operands = [a, b].map(|operand| operand.for_all(c.count()));
+        self.run_checked(device, epilogue, alpha, operands, [None; 2], beta, c, workspace)
     }
 
     /// Products of which there are some, and which [`GemmPlan::check`] has passed.

@@ -93,32 +93,40 @@ mod tests {
     const ROWS: usize = 600;
     const COLS: usize = 300;
 
-    fn with_two_products(test: impl FnOnce(TiledGemm<'_>)) {
+    /// Two products; `shared` says of A and of B whether both have the same.
+    fn with_two_products(shared: [bool; 2], test: impl FnOnce(TiledGemm<'_>)) {
         let mut results = std::vec![0.0; ROWS * COLS * 2];
-        let a = Matrix::new(GlobalSlice::new(&[0.0; ROWS]), ROWS, 1, 1, 1).unwrap();
-        let b = Matrix::new(GlobalSlice::new(&[0.0; COLS]), 1, COLS, COLS, 1).unwrap();
+        let a = Matrix::new(GlobalSlice::new(&[0.0; 2 * ROWS]), ROWS, 1, 1, 1).unwrap();
+        let b = Matrix::new(GlobalSlice::new(&[0.0; 2 * COLS]), 1, COLS, COLS, 1).unwrap();
         let c = MatrixMut::new(GlobalSliceMut::new(&mut results), ROWS, COLS, COLS, 1).unwrap();
         let c = MatrixBatchMut::new(c, ROWS * COLS, 2).unwrap();
-        let (a, b) = (MatrixBatch::new(a, 0, 2).unwrap(), MatrixBatch::new(b, 0, 2).unwrap());
+        let [stride_a, stride_b] =
+            [(shared[0], ROWS), (shared[1], COLS)].map(|(is, stride)| if is { 0 } else { stride });
+        let (a, b) = (MatrixBatch::new(a, stride_a, 2).unwrap(), MatrixBatch::new(b, stride_b, 2).unwrap());
         test(TiledGemm::new(1.0, a, b, 0.0, c).unwrap());
     }
 
     #[test]
     fn every_group_has_a_flag() {
-        with_two_products(|gemm| {
-            let tiles = (0..gemm.blocks(TILE) as u32).map(|block| gemm.tile(TILE, block).unwrap());
-            let flags: HashMap<_, _> =
-                tiles.map(|tile| ((tile.product, tile.row, tile.col), flags_of(&tile))).collect();
-            assert_eq!(flags.len(), 2 * 3 * 3);
-            assert_eq!((flags[&(0, 0, 0)], flags[&(0, 0, 128)]), ([0, 0], [0, 0]));
-            assert_eq!((flags[&(0, 512, 128)], flags[&(0, 256, 256)]), ([2, 0], [1, 1]));
-            assert_eq!((flags[&(1, 0, 0)], flags[&(1, 512, 256)]), ([3, 2], [5, 3]));
-        });
+        for shared in [[false, false], [true, false], [false, true], [true, true]] {
+            with_two_products(shared, |gemm| {
+                let tiles = (0..gemm.blocks(TILE) as u32).map(|block| gemm.tile(TILE, block).unwrap());
+                let flags: HashMap<_, _> =
+                    tiles.map(|tile| ((tile.product, tile.row, tile.col), flags_of(&tile))).collect();
+                assert_eq!(flags.len(), 2 * 3 * 3);
+                assert_eq!((flags[&(0, 0, 0)], flags[&(0, 0, 128)]), ([0, 0], [0, 0]));
+                assert_eq!((flags[&(0, 512, 128)], flags[&(0, 256, 256)]), ([2, 0], [1, 1]));
+                // Of the second product, those behind the three of the first A and the two of the first B.
+                let of_second =
+                    |[a, b]: [usize; 2]| [if shared[0] { a } else { 3 + a }, if shared[1] { b } else { 2 + b }];
+                assert_eq!((flags[&(1, 0, 0)], flags[&(1, 512, 256)]), (of_second([0, 0]), of_second([2, 1])));
+            });
+        }
     }
 
     #[test]
     fn flags_are_enough_or_none() {
-        with_two_products(|gemm| {
+        with_two_products([false; 2], |gemm| {
             let flags =
                 |of_a, of_b| Fallback { a: GlobalSlice::new(&[1; 9][..of_a]), b: GlobalSlice::new(&[1; 9][..of_b]) };
             assert!(!Fallback::everything().has_flags_of(&gemm));
@@ -126,6 +134,11 @@ mod tests {
             for (of_a, of_b) in [(5, 4), (6, 3), (6, 0), (0, 4)] {
                 assert!(!flags(of_a, of_b).covers(&gemm), "{of_a}, {of_b}");
             }
+        });
+        with_two_products([true, false], |gemm| {
+            let flags =
+                |of_a, of_b| Fallback { a: GlobalSlice::new(&[1; 3][..of_a]), b: GlobalSlice::new(&[1; 4][..of_b]) };
+            assert!(flags(3, 4).covers(&gemm) && !flags(2, 4).covers(&gemm) && !flags(3, 2).covers(&gemm));
         });
     }
 }
