@@ -92,7 +92,8 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
             }
         }
         // The same in one of some products, which may have one operand for all; and with more than one group of its lines, or of the others'.
-        if !matches!(kernel.scheme, Scheme::Tf32 | Scheme::Bf16 | Scheme::Fp16) {
+        // (Kernels without tensor maps read a shared operand as any other one.)
+        if kernel.loads_by_tensor_maps() && !matches!(kernel.scheme, Scheme::Tf32 | Scheme::Bf16 | Scheme::Fp16) {
             for (shared, sizes, layouts) in [
                 ([true, false], shape(37, 300, 60), layouts),
                 ([false, true], shape(37, 36, 70), layouts.padded()),
@@ -101,9 +102,8 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
                 // Copied in the other order.
                 ([false, false], shape(37, 36, 60), layouts.spread()),
             ] {
-                let is_long = sizes.m.max(sizes.n) > 256;
                 let batch = move || Batch::new(3, shared, sizes, layouts, 24).with_tiny_elements_in_the_last();
-                add(Box::new(batch), None, is_long);
+                add(Box::new(batch), None, true);
             }
         }
         // Operands with few such elements, which are left out when the others are packed.
