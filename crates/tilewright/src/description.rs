@@ -229,7 +229,8 @@ impl Description {
     /// The bytes of the operands and the results, each counted once.
     pub fn traffic(&self) -> f64 {
         let (m, n, k, batch) = (self.m as f64, self.n as f64, self.terms() as f64, self.batch as f64);
-        let matrices = |placement: Placement| if placement.batch_stride == 0 { 1.0 } else { batch };
+        // (An empty batch has no matrices, but a place for one.)
+        let matrices = |placement: Placement| placement.distinct(self.batch.max(1)) as f64;
         let times_c = if self.beta_is_zero { 1.0 } else { 2.0 };
         4.0 * (m * k * matrices(self.a) + k * n * matrices(self.b) + times_c * m * n * batch)
     }

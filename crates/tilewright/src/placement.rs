@@ -85,6 +85,11 @@ impl Placement {
             && (batch <= 1 || fits(self.batch_stride))
     }
 
+    /// How many matrices of a batch that lies like this there are in memory: one, if all products share it.
+    pub(crate) fn distinct(&self, batch: usize) -> usize {
+        if self.batch_stride == 0 { batch.min(1) } else { batch }
+    }
+
     /// The same places, with values for the strides that mean nothing.
     pub(crate) fn canonical(self, rows: usize, cols: usize, batch: usize) -> Self {
         let (row_stride, col_stride) = match (rows > 1, cols > 1) {

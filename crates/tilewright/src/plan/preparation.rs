@@ -136,12 +136,13 @@ impl Prepared<'_> {
             pack_scaled(device, operands, format)?;
         }
         for (operand, other) in [(a, b), (b, a)] {
+            let Some((from, to)) = operand.pending else { continue };
             let [own, others] = [operand, other].map(|operand| operand.packed.scales.fallback);
             let [count, of_others] = [operand, other].map(|operand| operand.operand.distinct());
             let others_of_one =
                 if count == of_others { others.len() as u32 / count.max(1) } else { others.len() as u32 };
             let flags = Flags { own, other: others, others_of_one };
-            operand.pending.map_or(Ok(()), |(from, to)| copy_flagged(device, from, to, flags))?;
+            copy_flagged(device, from, to, flags)?;
         }
         Ok(())
     }
@@ -183,11 +184,6 @@ impl OperandOfKernel {
         Order::of_transposed(!self.lines_are_rows)
     }
 
-    /// How many matrices there are in memory: one if all products share it.
-    fn distinct(&self) -> usize {
-        if self.placement.batch_stride == 0 { self.batch.min(1) } else { self.batch }
-    }
-
     fn has_tensor_map(&self) -> bool {
         self.placement.fits_tensor_map(self.rows, self.cols, self.batch)
     }
@@ -195,7 +191,7 @@ impl OperandOfKernel {
     fn copy(&self, needs: Order, layout: &mut Layout) -> Option<Copied> {
         let [lines, length] = needs.lines(self.rows, self.cols);
         let line_stride = length.next_multiple_of(LINE_ALIGNMENT);
-        let count = self.distinct();
+        let count = self.placement.distinct(self.batch);
         let part = layout.part((lines as u128 * line_stride as u128).checked_mul(count as u128)?)?;
         let batch_stride = if count > 1 { lines * line_stride } else { 0 };
         let [row_stride, col_stride] = needs.strides(line_stride, 1);
@@ -206,7 +202,7 @@ impl OperandOfKernel {
     /// `before` says whether that has been done; `keep`, whether another kernel is to be able to multiply the operand, too.
     pub(super) fn pack(&self, format: Format, before: bool, keep: bool, layout: &mut Layout) -> Option<Packed> {
         let [lines, terms] = self.order_of_lines().lines(self.rows, self.cols);
-        let matrices = self.distinct();
+        let matrices = self.placement.distinct(self.batch);
         let all_lines = matrices as u128 * lines as u128;
         let mut part = |elements: u128| if before { Some(0..0) } else { layout.part(elements) };
         let words = part(all_lines.checked_mul(format.pitch(terms as u32).into())?)?;

@@ -86,7 +86,6 @@ impl GemmPlan {
         }
         let packed = [a, b].map(|operand| operand.packed().map(PackedOperand::of));
         let (a, b, c) = (a.matrix().batch()?, b.matrix().batch()?, c.batch_mut(false)?);
-        let [a, b] = [a, b].map(|operand| operand.for_all(c.count()));
         self.run_checked(device, epilogue, alpha, [a, b], packed, beta, c, workspace)
     }
 
@@ -159,8 +158,7 @@ impl GemmPlan {
         if self.product.is_empty() {
             return Ok(());
         }
-        let operands = [a, b].map(|operand| operand.for_all(c.count()));
-        self.run_checked(device, epilogue, alpha, operands, [None; 2], beta, c, workspace)
+        self.run_checked(device, epilogue, alpha, [a, b], [None; 2], beta, c, workspace)
     }
 
     /// Products of which there are some, and which [`GemmPlan::check`] has passed.
@@ -177,6 +175,7 @@ impl GemmPlan {
         workspace: &mut Workspace,
     ) -> Result<(), Error> {
         let (candidate, results) = (&self.candidate, c);
+        let [a, b] = [a, b].map(|operand| operand.for_all(c.count()));
         let steps = epilogue.steps(self.product.batch, self.product.m, self.product.n)?;
         let [packed_a, packed_b] = packed;
         let (a, b, c, steps, [packed_a, packed_b]) = match candidate.transposed {
