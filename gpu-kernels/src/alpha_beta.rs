@@ -34,6 +34,14 @@ impl AlphaBeta {
             (false, false) => math::fma(self.beta, before(), self.alpha * accumulator),
         }
     }
+
+    /// The same where β is not zero, of an accumulator that is zero if k is: without a branch.
+    #[inline(always)]
+    pub(crate) fn blend(&self, k: u32, accumulator: f32, before: f32) -> f32 {
+        // What is added to -0 keeps its sign.
+        let factor = if k == 0 { -0.0 } else { self.alpha };
+        math::fma(self.beta, before, factor * accumulator)
+    }
 }
 
 #[cfg(test)]
@@ -48,6 +56,12 @@ mod tests {
         assert_eq!(AlphaBeta { alpha: f32::NAN, beta: 2.0 }.combine(0, 0.0, || 3.0), 6.0);
         assert_eq!(AlphaBeta { alpha: 2.0, beta: 3.0 }.combine(1, 5.0, || 7.0), 31.0);
         assert_eq!(AlphaBeta { alpha: 0.0, beta: 1.0 }.effective_k(8), 0);
+        for before in [0.0f32, -0.0, 3.0, f32::INFINITY] {
+            let of_no_k = AlphaBeta { alpha: f32::NAN, beta: 2.0 };
+            let blended = of_no_k.blend(0, 0.0, before).to_bits();
+            assert_eq!(blended, of_no_k.combine(0, 0.0, || before).to_bits());
+        }
+        assert_eq!(AlphaBeta { alpha: 2.0, beta: 3.0 }.blend(1, 5.0, 7.0), 31.0);
         assert_eq!(AlphaBeta { alpha: 0.0, beta: 1.0 }.combine(0, 0.0, || -0.0).to_bits(), (-0.0f32).to_bits());
     }
 }

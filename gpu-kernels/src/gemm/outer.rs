@@ -59,6 +59,9 @@ type Of32 = Division<8, 4, 16>;
 type Of256 = Division<64, 8, 8>;
 type Of1024 = Division<256, 32, 16>;
 
+/// The columns of two rows that a thread has.
+const OF_TWO_ROWS: usize = 2 * COLUMNS;
+
 /// The tile of `gemm_outer_16_fp32`.
 pub const TILE_16: TileShape = Of16::TILE;
 /// The tile of `gemm_outer_32_fp32`.
@@ -169,14 +172,23 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS
         let mut row = first_row;
         // SAFETY: each thread has rows and columns of its own; neighbours begin at a multiple of their number.
         unsafe {
-            if Self::NEIGHBOURS && !tile.overwrites() {
-                while row < Self::TILE.m {
-                    // Rows behind the last one of the tile are another block's.
+            if !tile.overwrites() {
+                // Rows behind the last one of the tile are another block's.
+                let row_of_c = |row| if row < Self::TILE.m { tile.row + row } else { u32::MAX };
+                let sums_of = |row: u32| sums_of(row.min(Self::TILE.m - 1));
+                while Self::NEIGHBOURS && row < Self::TILE.m {
                     let rows: [u32; TOGETHER] = core::array::from_fn(|i| row + i as u32 * Self::GROUPS);
-                    let sums = rows.map(|row| sums_of(row.min(Self::TILE.m - 1)));
-                    let rows = rows.map(|row| if row < Self::TILE.m { tile.row + row } else { u32::MAX });
-                    tile.epilogue_rows::<COLUMNS, TOGETHER>(rows, col, sums);
+                    tile.epilogue_rows::<COLUMNS, TOGETHER>(rows.map(row_of_c), col, rows.map(sums_of));
                     row = hint::keep_rolled(row + TOGETHER as u32 * Self::GROUPS);
+                }
+                while row < Self::TILE.m {
+                    let rows = [row, row + Self::GROUPS];
+                    let sums = rows.map(sums_of);
+                    let (of, column) = (|i: usize| i / COLUMNS, |i: usize| i % COLUMNS);
+                    let place = |i| [row_of_c(rows[of(i)]), col + column(i) as u32 * Self::DISTANCE];
+                    let sums = core::array::from_fn(|i| [sums[of(i)][column(i)]]);
+                    tile.blend::<1, OF_TWO_ROWS>(core::array::from_fn(place), sums, true);
+                    row = hint::keep_rolled(row + 2 * Self::GROUPS);
                 }
             } else {
                 while row < Self::TILE.m {

@@ -98,7 +98,9 @@ impl<P: Fn(u32, u32) -> u32> StagedLines<'_, P> {
     #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn apply(&self, steps: &Steps<'_>, product: u32, extents: [u32; 2], threads: Together) {
-        steps.for_each(|step| {
+        let mut left = steps.left();
+        while !left.is_empty() {
+            let step = left.take();
             let mut number = threads.number;
             let four = |number: u32| self.four(number, product, extents);
             if step.has_operand() {
@@ -134,6 +136,6 @@ impl<P: Fn(u32, u32) -> u32> StagedLines<'_, P> {
                     }
                 }
             }
-        });
+        }
     }
 }

@@ -4,12 +4,13 @@
 //!  shared memory          C
 //!
 //!  lines of sums: rows,   vectors of four elements of a line where these are aligned; otherwise single elements, so that neighbouring
-//!  or columns where C     threads have neighbours; element by element where C is read, or its elements have gaps between them
+//!  or columns where C     threads have neighbours; element by element where C has gaps between them
 //!  is column-major
 //! ```
 //!
 //! An instruction more for each element is much here: a block of 256×128 has 32768 of them, two warps on a scheduler, and nothing else to do.
-//! So the first two ways have little besides loads, multiplications by α and stores.
+//! So the first two ways have little besides loads, multiplications by α and stores. Where C is read, all that a thread reads at a time is under way
+//! before it stores the first of it: C may be far away.
 
 use blocks::epilogue::{store_vector, takes_vectors_of};
 use cuda_std::prelude::*;
@@ -64,15 +65,49 @@ pub(crate) struct SumLines {
 }
 
 impl SumLines {
-    /// Stores the lines, of which (`row`, `col`) of C has the first sum. Every thread loads `LOADS` vectors or elements, 1 or 4, before it stores the
-    /// first of them.
+    /// The epilogue of the lines, of which (`row`, `col`) of C has the first sum. Every thread loads `LOADS` vectors or elements, 1 or 4, before it
+    /// stores the first of them.
+    ///
+    /// # Safety
+    /// As for [`SumLines::overwrite`].
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn store<const LOADS: usize>(
+        self,
+        tile: &Tile<'_>,
+        first: [u32; 2],
+        threads: Together,
+        sums: &impl SumsByLines,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { self.store_lines::<LOADS, true>(tile, first, threads, sums) }
+    }
+
+    /// The same of a tile that [overwrites](Tile::overwrites) C: for kernels that have no registers for what C was.
     ///
     /// # Safety
     /// All of the threads come here, with the same arguments; the sums can be [read](SumsByLines::sums), and with four loads, so many lines as that
     /// takes at a time divide the lines. A line has no more elements than the threads load at a time. No other thread accesses these elements of C. `row` and `col` are multiples of 4.
     #[inline(always)]
     #[track_caller]
-    pub(crate) unsafe fn store<const LOADS: usize>(
+    pub(crate) unsafe fn overwrite<const LOADS: usize>(
+        self,
+        tile: &Tile<'_>,
+        first: [u32; 2],
+        threads: Together,
+        sums: &impl SumsByLines,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { self.store_lines::<LOADS, false>(tile, first, threads, sums) }
+    }
+
+    /// Both; `BLENDS` says whether C may be read.
+    ///
+    /// # Safety
+    /// As for [`SumLines::overwrite`].
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn store_lines<const LOADS: usize, const BLENDS: bool>(
         self,
         tile: &Tile<'_>,
         [row, col]: [u32; 2],
@@ -85,23 +120,23 @@ impl SumLines {
         };
         // SAFETY: the caller's promise, and as has been found.
         unsafe {
-            if !tile.overwrites() || !c.is_contiguous_along_rows() {
+            if !c.is_contiguous_along_rows() {
                 self.store_any(tile, first, threads, sums);
             } else if takes_vectors_of(&c, 4) {
-                self.overwrite::<4, LOADS>(tile, &c, first, threads, sums);
+                self.store_vectors::<4, LOADS, BLENDS>(tile, &c, first, threads, sums);
             } else {
-                self.overwrite::<1, LOADS>(tile, &c, first, threads, sums);
+                self.store_vectors::<1, LOADS, BLENDS>(tile, &c, first, threads, sums);
             }
         }
     }
 
-    /// Overwrites lines of C, which are the rows of `c`, by vectors of `N` elements.
+    /// Stores lines of C, which are the rows of `c`, by vectors of `N` elements.
     ///
     /// # Safety
-    /// As for [`SumLines::store`]; β is zero, neighbours in lines of C are neighbours in memory, and vectors of `N` of them are aligned.
+    /// As for [`SumLines::overwrite`]; neighbours in lines of C are neighbours in memory, and vectors of `N` of them are aligned.
     #[inline(always)]
     #[track_caller]
-    unsafe fn overwrite<const N: usize, const LOADS: usize>(
+    unsafe fn store_vectors<const N: usize, const LOADS: usize, const BLENDS: bool>(
         self,
         tile: &Tile<'_>,
         c: &MatrixMut<'_>,
@@ -120,19 +155,46 @@ impl SumLines {
         let (mut own_line, mut offset) = (first, c.offset(line + first, at));
         let step = c.row_stride() as usize * together as usize;
         while own_line < there {
-            // The line and the number in it of a load, both counted from the first.
-            let place = |load: usize| (load as u32 / pieces, load as u32 % pieces * across * width);
-            let values: [[f32; N]; LOADS] = core::array::from_fn(|load| {
-                let (i, skipped) = place(load);
+            // The line and the number in it of a load, both counted from the first; whether it is inside C, and where.
+            let skipped = |load: usize| (load as u32 / pieces, load as u32 % pieces * across * width);
+            let is_inside = |load| {
+                let (i, skipped) = skipped(load);
+                own_line + i * together < there && at + skipped + (width - 1) < c.cols()
+            };
+            let place = |load| {
+                let (i, skipped) = skipped(load);
+                offset + i as usize * step + skipped as usize
+            };
+            let sums_of = |load| {
+                let (i, skipped) = skipped(load);
                 // SAFETY: inside the lines, by the caller's promise.
                 unsafe { sums.sums::<N>(own_line + i * together, own + skipped) }
-            });
-            for load in 0..LOADS {
-                let (i, skipped) = place(load);
-                let values = values[load].map(|sum| factor * sum);
-                if own_line + i * together < there && at + skipped + (width - 1) < c.cols() {
-                    // SAFETY: inside C, as just compared, and aligned, by the caller's promise.
-                    unsafe { store_vector(c.data(), offset + i as usize * step + skipped as usize, values) };
+            };
+            // SAFETY: only called for what is inside C, and aligned, by the caller's promise; it is this thread's alone.
+            let store = |load, values| unsafe { store_vector(c.data(), place(load), values) };
+            if !BLENDS || tile.overwrites() {
+                let mut values = [[0.0; N]; LOADS];
+                for load in 0..LOADS {
+                    values[load] = sums_of(load);
+                }
+                for load in 0..LOADS {
+                    if is_inside(load) {
+                        store(load, values[load].map(|sum| factor * sum));
+                    }
+                }
+            } else {
+                let mut before = [[0.0; N]; LOADS];
+                for load in 0..LOADS {
+                    if is_inside(load) {
+                        // SAFETY: as for the stores.
+                        before[load] = unsafe { c.data().get_vector_unchecked(place(load)) };
+                    }
+                }
+                for load in 0..LOADS {
+                    let sums = sums_of(load);
+                    if is_inside(load) {
+                        store(load, core::array::from_fn(|i| tile.blended(sums[i], before[load][i])));
+                    }
                 }
             }
             offset += lines_at_a_time as usize * step;
@@ -147,7 +209,12 @@ impl SumLines {
                     // SAFETY: inside the lines, and inside C.
                     unsafe {
                         let [sum] = sums.sums::<1>(own_line, own + i);
-                        c.data().set_unchecked(c.offset(line + own_line, at + i), factor * sum);
+                        let place = c.offset(line + own_line, at + i);
+                        let value = match !BLENDS || tile.overwrites() {
+                            true => factor * sum,
+                            false => tile.blended(sum, c.data().get_unchecked(place)),
+                        };
+                        c.data().set_unchecked(place, value);
                     }
                     i = hint::keep_rolled(i + 1);
                 }
@@ -156,10 +223,10 @@ impl SumLines {
         }
     }
 
-    /// Stores elements that may have any distance, and are read before.
+    /// Stores elements that may have any distance.
     ///
     /// # Safety
-    /// As for [`SumLines::store`].
+    /// As for [`SumLines::overwrite`].
     #[inline(always)]
     #[track_caller]
     unsafe fn store_any(self, tile: &Tile<'_>, [line, at]: [u32; 2], threads: Together, sums: &impl SumsByLines) {

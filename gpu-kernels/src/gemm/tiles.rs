@@ -600,6 +600,44 @@ impl Tile<'_> {
         col + (count as u32 - 1) < self.c.cols()
     }
 
+    /// [`Tile::epilogue_groups`], for kernels that have the registers: where C is read, [`TOGETHER`] groups of it are under way at a time.
+    ///
+    /// # Safety
+    /// As for [`Tile::epilogue_groups`].
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn epilogue_groups_together<const N: usize, const GROUPS: usize>(
+        &self,
+        row: u32,
+        col: u32,
+        distance: u32,
+        accumulators: [[f32; N]; GROUPS],
+    ) {
+        let has_all = row < self.c.rows() && self.has_columns(col + (GROUPS as u32 - 1) * distance, N);
+        if self.overwrites() || !has_all || !takes_vectors_of(&self.c, N as u32) {
+            // SAFETY: the caller's promise.
+            unsafe { self.epilogue_groups(row, col, distance, accumulators) };
+            return;
+        }
+        let first = self.c.offset(row, col);
+        let place = |group: usize| first + group * distance as usize;
+        for begin in 0..GROUPS.div_ceil(TOGETHER) {
+            let groups = begin * TOGETHER..GROUPS.min((begin + 1) * TOGETHER);
+            let mut before = [[0.0; N]; TOGETHER];
+            for group in groups.clone() {
+                // SAFETY: inside C, as just found. Aligned: `col` is a multiple of N, by the caller's promise, and so it is what
+                // `takes_vectors_of` has found.
+                before[group % TOGETHER] = unsafe { self.c.data().get_vector_unchecked(place(group)) };
+            }
+            for group in groups {
+                let before = before[group % TOGETHER];
+                let values = core::array::from_fn::<_, N, _>(|i| self.blended(accumulators[group][i], before[i]));
+                // SAFETY: inside C and aligned, as above; these elements are this thread's alone, by the caller's promise.
+                unsafe { store_vector(self.c.data(), place(group), values) };
+            }
+        }
+    }
+
     /// [`Tile::epilogue_groups`] where C takes vectors of `N`, and β is zero: little code.
     ///
     /// # Safety
@@ -640,6 +678,12 @@ impl Tile<'_> {
     #[inline(always)]
     pub(crate) fn overwrites(&self) -> bool {
         self.alpha_beta.beta == 0.0
+    }
+
+    /// What an element of C becomes where C is read, for an accumulator that is zero if k is.
+    #[inline(always)]
+    pub(crate) fn blended(&self, accumulator: f32, before: f32) -> f32 {
+        self.alpha_beta.blend(self.k, accumulator, before)
     }
 
     /// The same tile for sums that are what is to be stored: with an α of 1, and a β of 0.
@@ -692,8 +736,8 @@ impl Tile<'_> {
         }
         // SAFETY: the caller's promise.
         unsafe {
-            self.epilogue_groups::<2, GROUPS>(row, col, distance, row_of::<0, GROUPS>(&accumulators));
-            self.epilogue_groups::<2, GROUPS>(row + 1, col, distance, row_of::<1, GROUPS>(&accumulators));
+            self.epilogue_groups_together::<2, GROUPS>(row, col, distance, row_of::<0, GROUPS>(&accumulators));
+            self.epilogue_groups_together::<2, GROUPS>(row + 1, col, distance, row_of::<1, GROUPS>(&accumulators));
         }
     }
 

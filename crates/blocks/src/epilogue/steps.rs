@@ -13,7 +13,7 @@
 //! The threads of a grid all do the same steps, so their branches do not diverge. Each function stands once in a kernel's code, for as many
 //! neighbours as it is called for: a loop over the steps is kept rolled. What a step is, is found out each time: some sixty instructions for
 //! one with an operand. So threads with many elements, which they have in shared memory, do a step for all of them before the next one
-//! ([`Steps::for_each`]).
+//! ([`Steps::left`]).
 
 use cuda_std::prelude::*;
 
@@ -169,37 +169,34 @@ impl Steps<'_> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn apply<const N: usize>(&self, at: Neighbours, mut values: [f32; N]) -> [f32; N] {
-        self.for_each(|step| {
+        let mut left = self.left();
+        while !left.is_empty() {
+            let step = left.take();
             values = match step.has_operand() {
                 // SAFETY: the caller's promise.
                 true => step.combine(values, unsafe { step.load(at) }),
                 false => step.compute(values),
             };
-        });
+        }
         values
     }
 
-    /// Calls a function with one step after the other: for threads that do a step for all of their elements before the next one.
+    /// All of them, to be [taken](StepsLeft::take) one after the other: for threads that do a step for all of their elements before the next one.
     ///
     /// ```
     /// use blocks::epilogue::Steps;
     ///
-    /// let mut values = [3.0, -5.0];
-    /// Steps::none().scale(2.0)?.offset(1.0)?.for_each(|step| values = step.compute(values));
+    /// let (steps, mut values) = (Steps::none().scale(2.0)?.offset(1.0)?, [3.0, -5.0]);
+    /// let mut left = steps.left();
+    /// while !left.is_empty() {
+    ///     values = left.take().compute(values);
+    /// }
     /// assert_eq!(values, [7.0, -9.0]);
     /// # Ok::<(), blocks::epilogue::TooManySteps>(())
     /// ```
     #[inline(always)]
-    pub fn for_each(&self, mut function: impl FnMut(&Step<'_>)) {
-        let (mut codes, mut number, mut operand) = (self.codes, 0, 0);
-        while codes != 0 {
-            let code = codes & ((1 << BITS) - 1);
-            let step = Step { code, number: self.number(number), operand: self.operand(operand) };
-            function(&step);
-            operand += u32::from(step.has_operand());
-            number += 1;
-            codes = hint::keep_rolled(codes >> BITS);
-        }
+    pub fn left(&self) -> StepsLeft<'_> {
+        StepsLeft { steps: self, codes: self.codes, number: 0, operand: 0 }
     }
 
     /// The number of a step: chosen from all of them, because what is indexed at run time has to be in memory.
@@ -234,10 +231,55 @@ impl Steps<'_> {
     }
 }
 
-/// One of the steps: [`Steps::for_each`].
+/// The steps that are left, as [`Steps::left`] gives them.
 ///
 /// ```
-/// blocks::epilogue::Steps::none().offset(1.0)?.for_each(|step| assert!(!step.has_operand()));
+/// assert!(blocks::epilogue::Steps::none().left().is_empty());
+/// ```
+pub struct StepsLeft<'a> {
+    steps: &'a Steps<'a>,
+    codes: u32,
+    number: u32,
+    operand: u32,
+}
+
+impl<'a> StepsLeft<'a> {
+    /// Whether none is left.
+    ///
+    /// ```
+    /// assert!(blocks::epilogue::Steps::none().left().is_empty());
+    /// ```
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.codes == 0
+    }
+
+    /// The first of them, which then is left no longer; of no use if there is none. (No `Option`: LLVM would keep it in memory.)
+    ///
+    /// ```
+    /// use blocks::epilogue::Steps;
+    ///
+    /// let steps = Steps::none().scale(2.0)?;
+    /// assert_eq!(steps.left().take().compute([3.0]), [6.0]);
+    /// # Ok::<(), blocks::epilogue::TooManySteps>(())
+    /// ```
+    #[inline(always)]
+    pub fn take(&mut self) -> Step<'a> {
+        let code = self.codes & ((1 << BITS) - 1);
+        let step = Step { code, number: self.steps.number(self.number), operand: self.steps.operand(self.operand) };
+        self.operand += u32::from(step.has_operand());
+        self.number += 1;
+        self.codes = hint::keep_rolled(self.codes >> BITS);
+        step
+    }
+}
+
+/// One of the steps: [`Steps::left`].
+///
+/// ```
+/// let steps = blocks::epilogue::Steps::none().offset(1.0)?;
+/// let step = steps.left().take();
+/// assert!(!step.has_operand());
 /// # Ok::<(), blocks::epilogue::TooManySteps>(())
 /// ```
 #[derive(Clone, Copy)]
@@ -252,7 +294,9 @@ impl Step<'_> {
     /// Whether it is done by [`Step::load`] and [`Step::combine`]. If not, it is done by [`Step::compute`].
     ///
     /// ```
-    /// blocks::epilogue::Steps::none().scale(1.0)?.for_each(|step| assert!(!step.has_operand()));
+    /// let steps = blocks::epilogue::Steps::none().scale(1.0)?;
+    /// let step = steps.left().take();
+    /// assert!(!step.has_operand());
     /// # Ok::<(), blocks::epilogue::TooManySteps>(())
     /// ```
     #[inline(always)]
@@ -269,7 +313,9 @@ impl Step<'_> {
     ///
     /// let bias = Matrix::new(GlobalSlice::new(&[1.0, 2.0]), 5, 2, 0, 1)?;
     /// let of_both = |step: &blocks::epilogue::Step<'_>| [false, true].map(|columns| step.repeats(columns));
-    /// Steps::none().add(1.0, StepOperand::new(bias, 0, 1)?)?.for_each(|step| assert_eq!(of_both(step), [true, false]));
+    /// let steps = Steps::none().add(1.0, StepOperand::new(bias, 0, 1)?)?;
+    /// let step = steps.left().take();
+    /// assert_eq!(of_both(&step), [true, false]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline(always)]
@@ -281,7 +327,9 @@ impl Step<'_> {
     /// What a step without an operand makes of some numbers.
     ///
     /// ```
-    /// blocks::epilogue::Steps::none().scale(3.0)?.for_each(|step| assert_eq!(step.compute([2.0]), [6.0]));
+    /// let steps = blocks::epilogue::Steps::none().scale(3.0)?;
+    /// let step = steps.left().take();
+    /// assert_eq!(step.compute([2.0]), [6.0]);
     /// # Ok::<(), blocks::epilogue::TooManySteps>(())
     /// ```
     #[inline(always)]
@@ -319,10 +367,9 @@ impl Step<'_> {
     ///
     /// let values = examples::run_over(1, &mut [3.0, 5.0, 7.0], |data: GlobalSlice<f32>| {
     ///     let operand = StepOperand::new(Matrix::new(data, 1, 3, 3, 1).unwrap(), 0, 1).unwrap();
-    ///     let (mut loaded, at) = ([0.0; 4], Neighbours { product: 0, row: 0, col: 1, count: 2, in_column: false });
+    ///     let at = Neighbours { product: 0, row: 0, col: 1, count: 2, in_column: false };
     ///     // SAFETY: the operand has an element for each of these two.
-    ///     Steps::none().multiply(operand).unwrap().for_each(|step| loaded = unsafe { step.load(at) });
-    ///     loaded
+    ///     unsafe { Steps::none().multiply(operand).unwrap().left().take().load(at) }
     /// });
     /// assert_eq!(values, [[5.0, 7.0, 0.0, 0.0]]);
     /// ```
@@ -362,7 +409,9 @@ impl Step<'_> {
     /// use cuda_std::GlobalSlice;
     ///
     /// let operand = StepOperand::new(Matrix::new(GlobalSlice::new(&[0.5]), 1, 1, 1, 1)?, 0, 1)?;
-    /// Steps::none().add(2.0, operand)?.for_each(|step| assert_eq!(step.combine([1.0], [0.5]), [2.0]));
+    /// let steps = Steps::none().add(2.0, operand)?;
+    /// let step = steps.left().take();
+    /// assert_eq!(step.combine([1.0], [0.5]), [2.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline(always)]

@@ -108,10 +108,10 @@ impl Source for KMajor {
             let (row, col) =
                 (tile.row + warpgroup * WARPGROUP_ROWS + warp * 16 + warp::lane_id() / 4, tile.col + first_col());
             let (first, second) = (squares::<0>(accumulators), squares::<1>(accumulators));
-            tile.epilogue_groups::<2, GROUPS>(row, col, 8, row_of::<0, GROUPS>(&first));
-            tile.epilogue_groups::<2, GROUPS>(row, col + HALF, 8, row_of::<0, GROUPS>(&second));
-            tile.epilogue_groups::<2, GROUPS>(row + 8, col, 8, row_of::<1, GROUPS>(&first));
-            tile.epilogue_groups::<2, GROUPS>(row + 8, col + HALF, 8, row_of::<1, GROUPS>(&second));
+            tile.epilogue_groups_together::<2, GROUPS>(row, col, 8, row_of::<0, GROUPS>(&first));
+            tile.epilogue_groups_together::<2, GROUPS>(row, col + HALF, 8, row_of::<0, GROUPS>(&second));
+            tile.epilogue_groups_together::<2, GROUPS>(row + 8, col, 8, row_of::<1, GROUPS>(&first));
+            tile.epilogue_groups_together::<2, GROUPS>(row + 8, col + HALF, 8, row_of::<1, GROUPS>(&second));
         }
     }
 }

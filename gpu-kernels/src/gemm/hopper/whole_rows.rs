@@ -130,7 +130,8 @@ pub(super) unsafe fn store<A: Major, const WIDTH: u32>(
     let mut tile = *tile;
     // SAFETY: the caller's promise. The warp meets again before a lane reads what another one has finished.
     unsafe {
-        if !steps.is_empty() {
+        // What C was is a step, too: here it is in registers one at a time.
+        if !steps.is_empty() || !tile.overwrites() {
             let pitch = pitch::<A>(WIDTH, is_column_major);
             let staged = StagedLines {
                 lines: if is_column_major { of_columns } else { of_rows },
@@ -146,10 +147,10 @@ pub(super) unsafe fn store<A: Major, const WIDTH: u32>(
         // (Called with what a branch makes plain, because one way stores all lines.)
         if is_column_major {
             let sums = Written { memory, pitch: pitch::<A>(WIDTH, true) };
-            of_columns.store::<4>(&tile, [row, col], threads, &sums);
+            of_columns.overwrite::<4>(&tile, [row, col], threads, &sums);
         } else {
             let sums = Written { memory, pitch: pitch::<A>(WIDTH, false) };
-            of_rows.store::<4>(&tile, [row, col], threads, &sums);
+            of_rows.overwrite::<4>(&tile, [row, col], threads, &sums);
         }
     }
 }

@@ -484,36 +484,47 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
         part_of: impl Fn(S) -> f32,
     ) {
         let thread = thread::thread_idx_x();
-        let lane = thread % warp::LANES;
+        let (warp, lane) = (thread / warp::LANES, thread % warp::LANES);
         let (g, q) = (lane / 4, lane % 4);
         let (row, col) = Self::warp_origin(thread);
-        let warp = thread / warp::LANES;
 
         // SAFETY: every thread of the block comes here. What the block has read from shared memory, it has read before.
         unsafe { thread::sync_threads() };
-        for block in 0..Self::BLOCKS {
-            for line in 0..4 {
-                for half in 0..2 {
-                    // Line 4g + 2i + r of A is row g + 8r of tile i, and column c of tile j of a block is line 4c + j of B;
-                    // this lane has the columns 2q and 2q + 1 of a tile.
-                    let element = line % 2 * 2 + half;
-                    let values: [f32; 4] =
-                        core::array::from_fn(|j| part_of(accumulators[line / 2][4 * block + j][element]));
-                    // SAFETY: inside the warp's own part, and each lane has its own rows and pieces.
-                    unsafe { shared.write4(place(warp, g * 4 + line as u32, (q * 2 + half as u32) * 4), values) };
+        let mut block = 0;
+        while block < Self::BLOCKS as u32 {
+            // Which one it is, is asked, so that what stores stands once in the code, and no accumulator is indexed.
+            for one in 0..Self::BLOCKS {
+                if block != one as u32 {
+                    continue;
+                }
+                for line in 0..4 {
+                    for half in 0..2 {
+                        // Line 4g + 2i + r of A is row g + 8r of tile i, and column c of tile j of a block is line 4c + j of B;
+                        // this lane has the columns 2q and 2q + 1 of a tile.
+                        let element = line % 2 * 2 + half;
+                        let values: [f32; 4] =
+                            core::array::from_fn(|j| part_of(accumulators[line / 2][4 * one + j][element]));
+                        // SAFETY: inside the warp's own part, and each lane has its own rows and pieces.
+                        unsafe { shared.write4(place(warp, g * 4 + line as u32, (q * 2 + half as u32) * 4), values) };
+                    }
                 }
             }
             // SAFETY: all threads come here.
             unsafe { warp::sync_warp(warp::ALL_LANES) };
-            let (row, col) = (tile.row + row, tile.col + col + block as u32 * BLOCK_LINES);
+            let (row, col) = (tile.row + row, tile.col + col + block * BLOCK_LINES);
             let threads = Together { number: lane, count: warp::LANES };
             let lines = SumLines { are_columns: false, count: WARP_ROWS, length: BLOCK_LINES };
-            // SAFETY: written, before the barrier; the rows and columns of the block are this warp's alone, and begin at multiples of 4.
-            unsafe { lines.store::<4>(tile, [row, col], threads, &StagedSums { shared, warp }) };
-            if block + 1 < Self::BLOCKS {
-                // SAFETY: as above; it separates these reads from the writes of the next block.
-                unsafe { warp::sync_warp(warp::ALL_LANES) };
+            // SAFETY: written, before the barrier; the rows and columns of the block are this warp's alone, and begin at multiples of 4. The last
+            // barrier separates these reads from the writes of the next block.
+            unsafe {
+                // (Accumulators of fp64 leave no registers for four loads.)
+                match size_of::<S>() {
+                    4 => lines.store::<4>(tile, [row, col], threads, &StagedSums { shared, warp }),
+                    _ => lines.store::<1>(tile, [row, col], threads, &StagedSums { shared, warp }),
+                }
+                warp::sync_warp(warp::ALL_LANES);
             }
+            block = hint::keep_rolled(block + 1);
         }
     }
 }
