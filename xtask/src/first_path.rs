@@ -69,7 +69,7 @@ struct Walk {
 impl Walk {
     fn new(folder: &Path, short: bool) -> anyhow::Result<Self> {
         let folder = fs::canonicalize(folder).context("the folder is gone")?;
-        Ok(Self { folder, target: short.then(|| target_dir().join("examples")), transcript: String::new() })
+        Ok(Self { folder, target: short.then(target_dir), transcript: String::new() })
     }
 
     fn walk(&mut self, edits: usize, with_gpu: bool) -> anyhow::Result<()> {

@@ -45,9 +45,9 @@ const LONGEST: &[&str] = &[
     "workbench",
 ];
 
-/// Those that build and run programs in the target directory of the examples, where one would replace what another is about to run: one at a
-/// time.
-const IN_TARGET_OF_EXAMPLES: &[&str] = &["commands", "course", "examples", "inspect", "watch"];
+/// Those that build programs other than the workspace's in the repository's target directory, where one would replace what another is about to
+/// run: one at a time.
+const BUILD_IN_TARGET: &[&str] = &["commands", "course", "examples", "inspect", "watch"];
 
 /// The name of the examples in documentation among the programs.
 const DOCUMENTATION: &str = "documentation";
@@ -240,7 +240,7 @@ struct Queue {
 
 struct Waiting {
     programs: Vec<Program>,
-    /// Whether one is running that builds in the target directory of the examples.
+    /// Whether one is running that builds other programs in the repository's target directory.
     in_target_of_examples: bool,
 }
 
@@ -256,12 +256,11 @@ impl Queue {
     fn next(&self) -> Option<Program> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         while !waiting.programs.is_empty() {
-            let is_free = |program: &Program| {
-                !waiting.in_target_of_examples || !IN_TARGET_OF_EXAMPLES.contains(&program.name.as_str())
-            };
+            let is_free =
+                |program: &Program| !waiting.in_target_of_examples || !BUILD_IN_TARGET.contains(&program.name.as_str());
             if let Some(place) = waiting.programs.iter().position(is_free) {
                 let program = waiting.programs.remove(place);
-                waiting.in_target_of_examples |= IN_TARGET_OF_EXAMPLES.contains(&program.name.as_str());
+                waiting.in_target_of_examples |= BUILD_IN_TARGET.contains(&program.name.as_str());
                 return Some(program);
             }
             waiting = self.ended.wait(waiting).unwrap_or_else(PoisonError::into_inner);
@@ -270,7 +269,7 @@ impl Queue {
     }
 
     fn has_ended(&self, name: &str) {
-        if IN_TARGET_OF_EXAMPLES.contains(&name) {
+        if BUILD_IN_TARGET.contains(&name) {
             self.waiting.lock().unwrap_or_else(PoisonError::into_inner).in_target_of_examples = false;
         }
         self.ended.notify_all();

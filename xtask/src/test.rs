@@ -1,6 +1,8 @@
-//! `cargo xtask test`: everything that CI runs, in order.
+//! `cargo xtask test`: everything that CI runs, in order. What builds in a directory of its own runs beside what follows it.
 
-use std::process::{Command, ExitCode};
+use std::env;
+use std::process::{Command, ExitCode, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
@@ -39,7 +41,17 @@ enum Action {
     /// A task of this program, and its options.
     Task(Vec<String>),
     Run(Command),
+    /// Begun, by a process of its own, before the steps that follow, which leave processors idle; its output is shown after theirs.
+    Beside(Vec<String>),
     Skip(String),
+}
+
+/// A step that runs beside others.
+struct Begun {
+    /// Its place among the results.
+    place: usize,
+    step: &'static str,
+    ends: JoinHandle<(anyhow::Result<()>, String, Duration)>,
 }
 
 const STEPS: &[Step] = &[
@@ -48,16 +60,16 @@ const STEPS: &[Step] = &[
     Step { name: "circles", thorough: false, action: |_| task(&["circles"]) },
     Step { name: "clippy", thorough: false, action: |_| Action::Run(clippy()) },
     Step { name: "tests", thorough: false, action: |_| task(&["side-by-side"]) },
+    Step {
+        name: "other systems",
+        thorough: true,
+        action: |_| portable::obstacle().map_or_else(|| Action::Beside(vec!["portable".to_owned()]), Action::Skip),
+    },
     Step { name: "first path", thorough: false, action: |_| task(&["first-path", "--short"]) },
     Step { name: "mutants", thorough: false, action: |_| mutants() },
     Step { name: "documentation", thorough: true, action: |_| task(&["documentation"]) },
     Step { name: "book", thorough: true, action: |_| task(&["book", "--check"]) },
     Step { name: "licences and advisories", thorough: true, action: |_| deny() },
-    Step {
-        name: "other systems",
-        thorough: true,
-        action: |_| portable::obstacle().map_or_else(|| task(&["portable"]), Action::Skip),
-    },
     Step {
         name: "python",
         thorough: false,
@@ -81,12 +93,22 @@ const STEPS: &[Step] = &[
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut results = Vec::new();
+    let mut begun = Vec::new();
     for step in STEPS.iter().filter(|step| !(arguments.quick && step.thorough)) {
         println!("\n==> {}", step.name);
         let start = Instant::now();
         let outcome = match (step.action)(arguments) {
             Action::Task(words) => carry_out(&words).into(),
             Action::Run(command) => execute(command).into(),
+            Action::Beside(words) => {
+                begun.push(Begun {
+                    place: results.len(),
+                    step: step.name,
+                    ends: thread::spawn(move || beside(&words)),
+                });
+                println!("begun, beside what follows");
+                Outcome::Passed
+            }
             Action::Skip(why) => {
                 println!("skipped: {why}");
                 Outcome::Skipped(why)
@@ -94,6 +116,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         };
         println!("<== {} took {}", step.name, seconds(start.elapsed()));
         results.push((step.name, outcome, start.elapsed()));
+    }
+    for Begun { place, step, ends } in begun {
+        let (result, output, time) = ends.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        println!("\n==> {step}, which ran beside others\n{}", output.trim_end());
+        results[place] = (step, Outcome::from(result), time);
+        println!("<== {step} took {}", seconds(time));
     }
 
     let mut rows = table(["step", "result", "time"]);
@@ -132,6 +160,22 @@ fn execute(mut command: Command) -> anyhow::Result<()> {
     let status = command.status().with_context(|| format!("{} cannot be run", command.get_program().display()))?;
     ensure!(status.success(), "{status}");
     Ok(())
+}
+
+/// A task by a process of its own; also what it has written, and how long it took.
+fn beside(words: &[String]) -> (anyhow::Result<()>, String, Duration) {
+    let start = Instant::now();
+    let run = || {
+        let output = Command::new(env::current_exe()?).args(words).stdin(Stdio::null()).output()?;
+        let written = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        anyhow::Ok((output.status, written))
+    };
+    let (result, written) = match run() {
+        Ok((status, written)) if status.success() => (Ok(()), written),
+        Ok((status, written)) => (Err(anyhow::anyhow!("{status}: see above")), written),
+        Err(error) => (Err(error.context("this program cannot be run")), String::new()),
+    };
+    (result, written, start.elapsed())
 }
 
 fn carry_out(words: &[String]) -> anyhow::Result<()> {

@@ -21,9 +21,9 @@ fn examples() -> Vec<PathBuf> {
     examples
 }
 
-/// The target directory of the examples, and of nobody else.
-fn target() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("examples")
+/// The target directory of the repository: most of what an example depends on has been compiled there.
+fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
 }
 
 /// Runs cargo in an example. The committed lock file is right.

@@ -12,9 +12,9 @@ fn root() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
 }
 
-/// The target directory that the examples have, too: the dependencies are the same.
-fn target() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("examples")
+/// The target directory of the repository: most of what a program depends on has been compiled there.
+fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
 }
 
 fn tilewright(directory: &Path, arguments: &[&str]) -> Command {

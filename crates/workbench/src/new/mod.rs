@@ -176,10 +176,10 @@ mod tests {
 
     use super::*;
 
-    /// Runs cargo in a crate, with the target directory of the examples: its dependencies are the same.
+    /// Runs cargo in a crate, with the target directory of the repository: its dependencies are the same.
     fn cargo(directory: &Path, arguments: &[&str]) -> Output {
         let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
-        cargo.args(arguments).args(["--locked", "--offline", "--target-dir"]).arg(repository().join("target/examples"));
+        cargo.args(arguments).args(["--locked", "--offline", "--target-dir"]).arg(repository().join("target"));
         cargo.current_dir(directory).output().unwrap()
     }
 

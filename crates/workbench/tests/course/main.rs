@@ -21,11 +21,11 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A program that builds in the target directory of the examples: dependencies are the same.
+/// A program that builds in the target directory of the repository: dependencies are the same.
 fn program(program: &str, directory: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(directory).env("CARGO_NET_OFFLINE", "true").env("NO_COLOR", "1");
-    command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("examples"));
+    command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap());
     command
 }
 
