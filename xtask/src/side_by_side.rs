@@ -241,7 +241,7 @@ struct Queue {
 struct Waiting {
     programs: Vec<Program>,
     /// Whether one is running that builds other programs in the repository's target directory.
-    in_target_of_examples: bool,
+    builds_in_target: bool,
 }
 
 impl Queue {
@@ -249,7 +249,7 @@ impl Queue {
     fn new(mut programs: Vec<Program>) -> Self {
         let place = |name: &str| LONGEST.iter().position(|one| *one == name).unwrap_or(LONGEST.len());
         programs.sort_by_key(|program| place(&program.name));
-        Self { waiting: Mutex::new(Waiting { programs, in_target_of_examples: false }), ended: Condvar::new() }
+        Self { waiting: Mutex::new(Waiting { programs, builds_in_target: false }), ended: Condvar::new() }
     }
 
     /// The next one that can begin, as soon as there is one; `None` if all have begun.
@@ -257,10 +257,10 @@ impl Queue {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         while !waiting.programs.is_empty() {
             let is_free =
-                |program: &Program| !waiting.in_target_of_examples || !BUILD_IN_TARGET.contains(&program.name.as_str());
+                |program: &Program| !waiting.builds_in_target || !BUILD_IN_TARGET.contains(&program.name.as_str());
             if let Some(place) = waiting.programs.iter().position(is_free) {
                 let program = waiting.programs.remove(place);
-                waiting.in_target_of_examples |= BUILD_IN_TARGET.contains(&program.name.as_str());
+                waiting.builds_in_target |= BUILD_IN_TARGET.contains(&program.name.as_str());
                 return Some(program);
             }
             waiting = self.ended.wait(waiting).unwrap_or_else(PoisonError::into_inner);
@@ -270,7 +270,7 @@ impl Queue {
 
     fn has_ended(&self, name: &str) {
         if BUILD_IN_TARGET.contains(&name) {
-            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).in_target_of_examples = false;
+            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).builds_in_target = false;
         }
         self.ended.notify_all();
     }

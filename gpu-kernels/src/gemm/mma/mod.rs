@@ -515,14 +515,16 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
             let threads = Together { number: lane, count: warp::LANES };
             let lines = SumLines { are_columns: false, count: WARP_ROWS, length: BLOCK_LINES };
             // SAFETY: written, before the barrier; the rows and columns of the block are this warp's alone, and begin at multiples of 4. The last
-            // barrier separates these reads from the writes of the next block.
+            // barrier, where there is one, separates these reads from the writes of the next block.
             unsafe {
                 // (Accumulators of fp64 leave no registers for four loads.)
                 match size_of::<S>() {
                     4 => lines.store::<4>(tile, [row, col], threads, &StagedSums { shared, warp }),
                     _ => lines.store::<1>(tile, [row, col], threads, &StagedSums { shared, warp }),
                 }
-                warp::sync_warp(warp::ALL_LANES);
+                if block + 1 < Self::BLOCKS as u32 {
+                    warp::sync_warp(warp::ALL_LANES);
+                }
             }
             block = hint::keep_rolled(block + 1);
         }
