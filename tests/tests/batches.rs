@@ -266,6 +266,16 @@ fn rows_of_tall_products_have_to_lie_without_gaps_and_to_fit() {
     }
     let large = reason(Case::dense(1, Sizes { m: 5000, n: 110, k: 110 }, LAYOUTS[0]));
     assert!(large.contains("no room for a product of m=4 n=110 k=110"), "{large}");
+    // However many columns, as long as a block has rows for what it copies of B.
+    let planned = |[n, k]: [usize; 2]| {
+        let product = Case::dense(1, Sizes { m: 262_144, n, k }, LAYOUTS[0]).product();
+        plan::plan(&h200, &product, &Options::from(Precision::Fp32)).unwrap()
+    };
+    assert_eq!(planned([65, 1]).kernel().name, kernels::WHOLE_ROWS.name);
+    let refused =
+        planned([64, 128]).explanation().candidates.iter().find(|it| it.kernel == kernels::WHOLE_ROWS.name).cloned();
+    let refusal = refused.and_then(|it| it.refusal).unwrap();
+    assert!(refusal.contains("a block has room for 20 rows at a time"), "{refusal}");
 }
 
 /// What has gaps, or no room, is refused.

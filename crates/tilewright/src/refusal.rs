@@ -173,6 +173,16 @@ pub enum Refusal {
         /// The most rows, or columns.
         most: u32,
     },
+    /// It copies all of B for each part of the rows. It can be had by its name.
+    #[error(
+        "a block has room for {rows} rows at a time, and copies all of B for so many, which has k={k}: for fewer than k/2 rows only by its name"
+    )]
+    FewRows {
+        /// The rows.
+        rows: usize,
+        /// The terms of a sum, which are the rows of B.
+        k: usize,
+    },
     /// Its threads compute a sum each. It can be had by its name.
     #[error("it is for at most {most} multiplications: for more only by its name")]
     NotNaive {
@@ -205,6 +215,7 @@ impl Refusal {
                 | Self::SlowOnCpu
                 | Self::LaunchForEach { .. }
                 | Self::NotSmall { .. }
+                | Self::FewRows { .. }
                 | Self::NotNaive { .. }
         )
     }

@@ -116,9 +116,6 @@ pub static WHOLE: KernelInfo = KernelInfo {
     )
 };
 
-/// The most columns of a tall product, unless the kernel is named: with more, a block has few rows, and copies as much of B as it computes of C.
-const MOST_COLUMNS: u32 = 64;
-
 /// The contract of the kernel for tall products: a block has room for four rows at least, and C lies row by row.
 #[derive(Debug)]
 struct WholeRows;
@@ -145,7 +142,9 @@ impl Contract for WholeRows {
         if !are_whole_rows([m, n, k].map(|size| size as u64), [a, b, c].map(strides)) {
             return Some(Refusal::GapsOfRows);
         }
-        (n > MOST_COLUMNS as usize).then_some(Refusal::NotSmall { most: MOST_COLUMNS })
+        // Of B it copies k times n elements for rows times n of C.
+        let rows = sizes_of(product).most_rows() as usize;
+        (2 * rows < k).then_some(Refusal::FewRows { rows, k })
     }
 
     /// Half of the columns or of the terms, until there is room for four rows in any layout.
