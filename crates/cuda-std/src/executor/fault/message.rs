@@ -107,6 +107,9 @@ impl FaultKind {
             Self::BarrierNumber { .. } => "barrier number",
             Self::BarrierCount { .. } => "barrier count",
             Self::BarrierUnmet { .. } => "barrier unmet",
+            Self::BarrierMeetings { .. } => "barrier meetings",
+            Self::BarrierArrivedTwice { .. } => "barrier arrived twice",
+            Self::BarrierAccess { .. } => "access to a barrier",
             Self::RegistersNotFenced => "registers not fenced",
             Self::WarpgroupDivergence { .. } => "warpgroup divergence",
             Self::Registers { .. } => "registers",
@@ -146,6 +149,13 @@ impl FaultKind {
             }
             Self::NotFenced { thread, location, .. } => {
                 note(f, format_args!("the other access is here: thread {thread} writes it"), location)
+            }
+            Self::BarrierMeetings { thread, location, .. } => {
+                note(f, format_args!("the other arrival is here: thread {thread} comes for the meeting before"), location)
+            }
+            Self::BarrierArrivedTwice { first, .. } => note(f, format_args!("it came here first"), first),
+            Self::BarrierAccess { initialized, .. } => {
+                note(f, format_args!("the barrier was initialized here"), initialized)
             }
             Self::ThreadLimit { last_stop: Some(last_stop), .. } => note(f, format_args!("it stopped here"), last_stop),
             Self::SumsNotAwaited { product } => note(f, format_args!("the product is here"), product),
@@ -317,6 +327,18 @@ impl FaultKind {
             }
             Self::BarrierCount { .. } => "have all that meet at a barrier name the same count of threads",
             Self::BarrierUnmet { .. } => "have the others come, or count fewer threads",
+            Self::BarrierMeetings { .. } => {
+                "give those that are to meet a number of their own; or have a warp that comes for the next meeting wait before for the last one \
+                 (`sync_part`, not `arrive_at_part`), or for somebody who has"
+            }
+            Self::BarrierArrivedTwice { .. } => {
+                "have the warp wait for the others before it comes again: there (`sync_part`), or at another barrier, to which they come behind \
+                 this one"
+            }
+            Self::BarrierAccess { .. } => {
+                "put the data elsewhere: from `Barrier::init` on, until the block ends, its 8 bytes are for the functions of `Barrier` and for \
+                 TMA's count of bytes alone"
+            }
             Self::RegistersNotFenced => {
                 "call `wgmma::fence` before the first product, and behind every other access to its registers"
             }
@@ -530,6 +552,8 @@ impl fmt::Display for WarpOperation {
             Self::MmaFp16 => "`mma_m16n8k16_fp16`",
             Self::MmaFp64 => "`mma_m8n8k4_fp64`",
             Self::Elect => "`elect_one`",
+            Self::SyncPart => "`sync_part`",
+            Self::ArriveAtPart => "`arrive_at_part`",
             Self::Wgmma => "a product of a warpgroup",
             Self::WgmmaFence => "`wgmma::fence`",
             Self::WgmmaCommit => "`wgmma::commit`",

@@ -7,6 +7,7 @@ use core::ptr;
 use std::format;
 
 use super::super::Checks;
+use super::super::barriers::require_no_barrier;
 use super::super::context::{Context, current};
 use super::super::copies;
 use super::super::costs::CostKind;
@@ -396,6 +397,31 @@ fn note_read_of(
     location: &'static Location<'static>,
     by_engine: bool,
 ) {
+    if ptr::eq(array, &DYNAMIC) {
+        let context = current();
+        require_no_barrier(context, context, word, AccessKind::Read, location);
+    }
+    enter_read(array, word, bytes, location, by_engine);
+}
+
+/// Enters a use of a barrier, which its word is of, into the shadow, where it is a read. The word is inside the dynamic shared memory, which has
+/// keys.
+pub(in super::super) fn note_barrier_use(
+    array: &'static SharedIdentity,
+    word: usize,
+    location: &'static Location<'static>,
+) {
+    enter_read(array, word, WordBytes::ALL, location, false);
+}
+
+#[inline]
+fn enter_read(
+    array: &'static SharedIdentity,
+    word: usize,
+    bytes: WordBytes,
+    location: &'static Location<'static>,
+    by_engine: bool,
+) {
     let context = current();
     // SAFETY: the callers have checked the word, and that the running block uses the array, with keys.
     match unsafe { context.memory.shared.note_read(array, word, bytes, context.current.get(), location) } {
@@ -424,9 +450,10 @@ fn note_write_of(
     let context = current();
     context.note_change();
     if ptr::eq(array, &DYNAMIC) {
+        require_no_barrier(context, context, word, AccessKind::Write, location);
         require_idle(context, word, location);
     }
-    // SAFETY: as for `note_read_of`.
+    // SAFETY: as for `enter_read`.
     let result = unsafe { context.memory.shared.note_write(array, word, bytes, context.current.get(), location) };
     if let Err(conflict) = result {
         race(array, word, location, (AccessKind::Write, by_engine), conflict);
@@ -455,9 +482,11 @@ pub(in super::super) fn note_atomic_store(
 fn enter_atomic(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) -> Content {
     let context = current();
     if ptr::eq(array, &DYNAMIC) {
+        let access = AccessKind::Atomic { scope: context.atomic_scope.get() };
+        require_no_barrier(context, context, word, access, location);
         require_idle(context, word, location);
     }
-    // SAFETY: as for `note_read_of`.
+    // SAFETY: as for `enter_read`.
     let content = match unsafe { context.memory.shared.note_atomic(array, word, context.current.get(), location) } {
         Ok(content) => content,
         Err(conflict) => race(array, word, location, (AccessKind::Atomic { scope: Scope::Device }, false), conflict),
@@ -492,7 +521,7 @@ fn note_pending_write_by(
     by_engine: bool,
 ) {
     note_write_of(array, word, WordBytes::ALL, location, by_engine);
-    // SAFETY: as for `note_read_of`.
+    // SAFETY: as for `enter_read`.
     unsafe { current().memory.shared.forget_write(array, word) };
 }
 
