@@ -110,7 +110,7 @@ impl Threads {
 #[derive(Default)]
 pub(super) struct Barriers {
     phases: RefCell<BTreeMap<usize, PhaseBarrier>>,
-    /// The words from the first to the last of these.
+    /// The words from the first to the last of these: that, and how many.
     span: Cell<(usize, usize)>,
     numbered: RefCell<[NumberedBarrier; NUMBERED]>,
     /// The registers that no thread has.
@@ -129,20 +129,27 @@ impl Barriers {
     }
 
     fn add_to_span(&self, words: Range<usize>) {
-        let (first, end) = self.span.get();
-        self.span.set(if first == end { (words.start, words.end) } else { (first.min(words.start), end.max(words.end)) });
+        let (first, count) = self.span.get();
+        let (start, end) = if count == 0 { (words.start, words.end) } else { (first, first + count) };
+        let start = start.min(words.start);
+        self.span.set((start, end.max(words.end) - start));
     }
 
-    /// The barrier that a word of the dynamic shared memory is of: the byte where it begins, and where it was initialized.
-    #[inline]
-    fn at_word(&self, word: usize) -> Option<(usize, &'static Location<'static>)> {
-        let (first, end) = self.span.get();
-        if !(first..end).contains(&word) {
-            return None;
-        }
+    /// Whether a barrier may be in these words of the dynamic shared memory. Each access to it asks.
+    #[inline(always)]
+    fn may_be_in(&self, words: &Range<usize>) -> bool {
+        let (first, count) = self.span.get();
+        words.start < first + count && first < words.end
+    }
+
+    /// The first barrier in these words of the dynamic shared memory: the byte where it begins, and where it was initialized.
+    fn first_in(&self, words: &Range<usize>) -> Option<(usize, &'static Location<'static>)> {
         let phases = self.phases.borrow();
-        let (at, barrier) = phases.range(..=word * WORD).next_back()?;
-        words_of_barrier(*at).contains(&word).then_some((*at, barrier.initialized))
+        let mut all = phases.iter().map(|(at, barrier)| (*at, barrier.initialized));
+        all.find(|(at, _)| {
+            let barrier = words_of_barrier(*at);
+            barrier.start < words.end && words.start < barrier.end
+        })
     }
 
     /// Whether what a thread waits for has come.
@@ -270,17 +277,30 @@ fn with_barrier<R>(
     }
 }
 
-/// Ends the launch if a word of the dynamic shared memory of `owner`, which the running thread is about to access, is of a barrier: nothing but
+/// Ends the launch if there is a barrier in words of the dynamic shared memory of `owner` which the running thread is about to access: nothing but
 /// its own operations may.
-#[inline]
+#[inline(always)]
 pub(super) fn require_no_barrier(
     context: &Context<'_>,
     owner: &Context<'_>,
-    word: usize,
+    words: Range<usize>,
     access: AccessKind,
     location: &'static Location<'static>,
 ) {
-    if let Some((byte_offset, initialized)) = owner.barriers.at_word(word) {
+    if owner.barriers.may_be_in(&words) {
+        look_for_barrier(context, owner, words, access, location);
+    }
+}
+
+#[inline(never)]
+fn look_for_barrier(
+    context: &Context<'_>,
+    owner: &Context<'_>,
+    words: Range<usize>,
+    access: AccessKind,
+    location: &'static Location<'static>,
+) {
+    if let Some((byte_offset, initialized)) = owner.barriers.first_in(&words) {
         let owner = (owner.block_number.get() != context.block_number.get()).then(|| owner.block.get());
         let initialized = initialized.into();
         context.fail(location, FaultKind::BarrierAccess { owner, byte_offset, access, initialized });

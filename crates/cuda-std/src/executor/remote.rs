@@ -300,9 +300,8 @@ impl Owner<'_> {
         location: &'static Location<'static>,
     ) {
         if context.checks == Checks::Full && core::ptr::eq(array, &DYNAMIC) {
-            for word in bytes.start / WORD..bytes.end.div_ceil(WORD) {
-                require_no_barrier(context, self.context, word, kind, location);
-            }
+            let words = bytes.start / WORD..bytes.end.div_ceil(WORD);
+            require_no_barrier(context, self.context, words, kind, location);
         }
     }
 

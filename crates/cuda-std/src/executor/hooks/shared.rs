@@ -263,7 +263,7 @@ fn bytes_to_access(
             }
             // SAFETY: there is a key for each word of the array, and the bytes are inside.
             if !is_read_enough(unsafe { *keys.add(word) }) {
-                note_read_of(array, word, bytes, location, false);
+                note_read_of(array, word, bytes, location);
             }
         }
         if kind == AccessKind::Read {
@@ -376,16 +376,22 @@ fn place(array: &'static SharedIdentity, location: &'static Location<'static>) {
 /// Enters a read into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
 pub(in super::super) fn note_read(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
-    note_read_of(array, word, WordBytes::ALL, location, false);
+    note_read_of(array, word, WordBytes::ALL, location);
 }
 
-/// Enters a read by TMA, or by tensor cores, into the shadow, for the thread that asks for it. The word is inside the array, which has keys.
-pub(in super::super) fn note_engine_read(
-    array: &'static SharedIdentity,
-    word: usize,
+/// The dynamic shared memory, after a read by TMA, or by tensor cores, of words that are inside has been entered into the shadow, if there is one,
+/// for the thread that asks for it.
+pub(in super::super) fn words_to_read_by_engine(
+    context: &Context<'_>,
+    words: Range<usize>,
     location: &'static Location<'static>,
-) {
-    note_read_of(array, word, WordBytes::ALL, location, true);
+) -> *mut u8 {
+    if context.checks == Checks::Full {
+        require_no_barrier(context, context, words.clone(), AccessKind::Read, location);
+    }
+    words_to_access(&DYNAMIC, words, location, |array, word, location| {
+        enter_read(current(), array, word, WordBytes::ALL, location, true);
+    })
 }
 
 /// Enters a read of these bytes of a word into the shadow. The word is inside the array, which has keys.
@@ -395,13 +401,12 @@ fn note_read_of(
     word: usize,
     bytes: WordBytes,
     location: &'static Location<'static>,
-    by_engine: bool,
 ) {
+    let context = current();
     if ptr::eq(array, &DYNAMIC) {
-        let context = current();
-        require_no_barrier(context, context, word, AccessKind::Read, location);
+        require_no_barrier(context, context, word..word + 1, AccessKind::Read, location);
     }
-    enter_read(array, word, bytes, location, by_engine);
+    enter_read(context, array, word, bytes, location, false);
 }
 
 /// Enters a use of a barrier, which its word is of, into the shadow, where it is a read. The word is inside the dynamic shared memory, which has
@@ -411,18 +416,18 @@ pub(in super::super) fn note_barrier_use(
     word: usize,
     location: &'static Location<'static>,
 ) {
-    enter_read(array, word, WordBytes::ALL, location, false);
+    enter_read(current(), array, word, WordBytes::ALL, location, false);
 }
 
-#[inline]
+#[inline(always)]
 fn enter_read(
+    context: &Context<'_>,
     array: &'static SharedIdentity,
     word: usize,
     bytes: WordBytes,
     location: &'static Location<'static>,
     by_engine: bool,
 ) {
-    let context = current();
     // SAFETY: the callers have checked the word, and that the running block uses the array, with keys.
     match unsafe { context.memory.shared.note_read(array, word, bytes, context.current.get(), location) } {
         Ok(Content::Written) => {}
@@ -450,7 +455,7 @@ fn note_write_of(
     let context = current();
     context.note_change();
     if ptr::eq(array, &DYNAMIC) {
-        require_no_barrier(context, context, word, AccessKind::Write, location);
+        require_no_barrier(context, context, word..word + 1, AccessKind::Write, location);
         require_idle(context, word, location);
     }
     // SAFETY: as for `enter_read`.
@@ -483,7 +488,7 @@ fn enter_atomic(array: &'static SharedIdentity, word: usize, location: &'static 
     let context = current();
     if ptr::eq(array, &DYNAMIC) {
         let access = AccessKind::Atomic { scope: context.atomic_scope.get() };
-        require_no_barrier(context, context, word, access, location);
+        require_no_barrier(context, context, word..word + 1, access, location);
         require_idle(context, word, location);
     }
     // SAFETY: as for `enter_read`.
