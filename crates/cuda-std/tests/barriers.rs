@@ -478,7 +478,10 @@ fn warps_come_to_a_numbered_barrier_as_a_whole() {
                 FaultKind::WarpDivergence { absent, .. } => absent,
                 _ => panic!("{fault}"),
             };
-            assert_eq!(others.iter().map(|other| (place(other), other.count)).collect::<Vec<_>>(), [(elsewhere, count)]);
+            assert_eq!(
+                others.iter().map(|other| (place(other), other.count)).collect::<Vec<_>>(),
+                [(elsewhere, count)]
+            );
         }
     }
 }

@@ -188,12 +188,12 @@ fn accesses_a_barrier(how: u32, map: TensorMap<'_>, out: TensorMapMut<'_>) {
         if me == 0 && rank == 1 {
             let other = words.of_block(0);
             match how {
-                0 => other.write(129, 7), // <remote write>
-                1 => _ = other.read(128), // <remote read>
-                2 => _ = other.atomic(129).fetch_add(1, Relaxed, Scope::Cluster), // <remote add>
+                0 => other.write(129, 7),                                          // <remote write>
+                1 => _ = other.read(128),                                          // <remote read>
+                2 => _ = other.atomic(129).fetch_add(1, Relaxed, Scope::Cluster),  // <remote add>
                 3 => hopper::load_tile_to_blocks(tile, 0, map, [0; 3], loaded, 1), // <remote tile>
-                4 => hopper::load_tile(tile, 0, map, [0; 3], loaded), // <own tile>
-                5 => hopper::store_tile(tile, 0, out, [0; 3]), // <own store>
+                4 => hopper::load_tile(tile, 0, map, [0; 3], loaded),              // <own tile>
+                5 => hopper::store_tile(tile, 0, out, [0; 3]),                     // <own store>
                 // Beside it.
                 _ => {
                     other.write(127, 7);

@@ -28,9 +28,7 @@ use super::Checks;
 use super::barriers::{complete_bytes, is_awaited, require_barrier};
 use super::context::{Context, LANES, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess, RemoteBarrierProblem};
-use super::hooks::{
-    note_pending_load, require_aligned, slice_out_of_bounds, words_to_access, words_to_read_by_engine,
-};
+use super::hooks::{note_pending_load, require_aligned, slice_out_of_bounds, words_to_access, words_to_read_by_engine};
 use super::identity::DYNAMIC;
 use super::products;
 use super::remote;

@@ -116,7 +116,7 @@ fn stream_k(wrong: u32, partials: GlobalSliceMut<'_, u32>, flags: GlobalAtomics<
                 {
                     while match wrong {
                         1 => flag.load(Relaxed, Scope::Device),
-                        7 => flag.load(Acquire, Scope::Block),  // <stream: narrow load>
+                        7 => flag.load(Acquire, Scope::Block), // <stream: narrow load>
                         _ => flag.load(Acquire, Scope::Device), // <stream: load>
                     } == 0
                     {}

@@ -3,6 +3,7 @@
 
 mod message;
 mod places;
+mod races;
 
 use std::boxed::Box;
 use std::format;
@@ -599,7 +600,9 @@ pub enum FaultKind {
         location: SourceLine,
     },
     /// A warp comes to a barrier for a part of the block twice for one meeting.
-    #[error("the warp comes to barrier {id} twice before {threads} threads have met there: a GPU counts it for two warps")]
+    #[error(
+        "the warp comes to barrier {id} twice before {threads} threads have met there: a GPU counts it for two warps"
+    )]
     BarrierArrivedTwice {
         /// The number of the barrier.
         id: u32,

@@ -396,12 +396,7 @@ pub(in super::super) fn words_to_read_by_engine(
 
 /// Enters a read of these bytes of a word into the shadow. The word is inside the array, which has keys.
 #[inline]
-fn note_read_of(
-    array: &'static SharedIdentity,
-    word: usize,
-    bytes: WordBytes,
-    location: &'static Location<'static>,
-) {
+fn note_read_of(array: &'static SharedIdentity, word: usize, bytes: WordBytes, location: &'static Location<'static>) {
     let context = current();
     if ptr::eq(array, &DYNAMIC) {
         require_no_barrier(context, context, word..word + 1, AccessKind::Read, location);
