@@ -8,7 +8,8 @@ extern crate tilewright_cuda_std as cuda_std;
 mod common;
 
 use common::{ALL_CHECKS, at, fault, line_of, succeed};
-use cuda_std::executor::{Checks, Executor, FaultKind, LaunchError, RemoteBarrierProblem};
+use cuda_std::atomic::{Relaxed, Scope};
+use cuda_std::executor::{AccessKind, Checks, Executor, FaultKind, LaunchError, RemoteBarrierProblem};
 use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;
 use cuda_std::{TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle, cluster};
@@ -166,4 +167,68 @@ fn tiles_come_to_the_blocks_that_are_named() {
             }
         }
     }
+}
+
+/// A barrier in the midst of what is taken for a tile.
+#[kernel(block = 32, cluster = 2, dynamic_shared = 1024 + 8)]
+fn accesses_a_barrier(how: u32, map: TensorMap<'_>, out: TensorMapMut<'_>) {
+    let (me, rank) = (thread::thread_idx_x(), cluster::rank());
+    unsafe {
+        let (tile, words): (SharedSlice<f32>, SharedSlice<u32>) = (dynamic_shared(0, 256), dynamic_shared(0, 256));
+        let (inside, loaded) = (Barrier::at(dynamic_shared(512, 1), 0), Barrier::at(dynamic_shared(1024, 1), 0));
+        if me == 0 {
+            (0..128).for_each(|i| words.write(i, 0));
+            (130..256).for_each(|i| words.write(i, 0));
+            inside.init(1); // <init inside>
+            loaded.init(1);
+            hopper::fence_barrier_init();
+            hopper::fence_async_shared();
+        }
+        cluster::sync();
+        if me == 0 && rank == 1 {
+            let other = words.of_block(0);
+            match how {
+                0 => other.write(129, 7),                                          // <remote write>
+                1 => _ = other.read(128),                                          // <remote read>
+                2 => _ = other.atomic(129).fetch_add(1, Relaxed, Scope::Cluster),  // <remote add>
+                3 => hopper::load_tile_to_blocks(tile, 0, map, [0; 3], loaded, 1), // <remote tile>
+                4 => hopper::load_tile(tile, 0, map, [0; 3], loaded),              // <own tile>
+                5 => hopper::store_tile(tile, 0, out, [0; 3]),                     // <own store>
+                // Beside it.
+                _ => {
+                    other.write(127, 7);
+                    other.write(130, other.read(131));
+                }
+            }
+        }
+        cluster::sync();
+    }
+}
+
+#[test]
+fn nothing_but_its_own_functions_accesses_a_barrier() {
+    let x = vec![1f32; 256];
+    let mut y = x.clone();
+    let mut kernel = |how| unsafe {
+        let map = TensorMap::from_raw_parts([0; 16], x.as_ptr().cast(), 1024, ONE_TILE);
+        let out = TensorMapMut::new(TensorMap::from_raw_parts([0; 16], y.as_mut_ptr().cast(), 1024, ONE_TILE));
+        accesses_a_barrier { how, map, out }
+    };
+    let add = AccessKind::Atomic { scope: Scope::Cluster };
+    for (how, mark, expected, is_remote) in [
+        (0, "remote write", AccessKind::Write, true),
+        (1, "remote read", AccessKind::Read, true),
+        (2, "remote add", add, true),
+        (3, "remote tile", AccessKind::Write, true),
+        (4, "own tile", AccessKind::Write, false),
+        (5, "own store", AccessKind::Read, false),
+    ] {
+        let fault = fault(Checks::Full, kernel(how), 2);
+        let FaultKind::BarrierAccess { owner, byte_offset: 512, access, initialized } = &fault.kind else {
+            panic!("{mark}: {fault}")
+        };
+        assert_eq!((*owner, *access), (is_remote.then(|| at(0, 0, 0)), expected), "{fault}");
+        assert_eq!((fault.location.as_ref().unwrap().line, initialized.line), (line(mark), line("init inside")));
+    }
+    succeed(Checks::Full, kernel(6), 2);
 }

@@ -7,9 +7,12 @@
 //!                   last one └─ over               then it would wait for phase 2, whose parity is 0 again
 //! ```
 
+mod numbered;
 mod registers;
 mod report;
 
+pub(super) use numbered::require_one_call;
+pub(crate) use numbered::{arrive_at_number, meet_at_number};
 pub(crate) use registers::*;
 
 use core::cell::{Cell, RefCell};
@@ -23,8 +26,8 @@ use gpu_facts::Limits;
 use super::clocks::Clock;
 use super::context::{Context, LANES, State, current};
 use super::costs::CostKind;
-use super::fault::{FaultKind, RemoteBarrierProblem, counted};
-use super::hooks::{note_read, note_write, words_to_access};
+use super::fault::{AccessKind, FaultKind, RemoteBarrierProblem, counted};
+use super::hooks::{note_barrier_use, note_write, words_to_access};
 use super::identity::DYNAMIC;
 use super::known::Known;
 use super::remote;
@@ -32,9 +35,7 @@ use super::shared_memory::{SharedMemory, WORD};
 use super::steps::{StepActor, StepBarrier, StepKind};
 use super::tma::Tma;
 use super::{Checks, MAX_THREADS};
-
-/// The numbers of the barriers of a block. Barrier 0 is that of the whole block.
-const NUMBERED: usize = 16;
+use numbered::{NUMBERED, NumberedBarrier};
 
 /// What a thread waits for that is neither a barrier of the whole block nor its warp.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,22 +86,6 @@ struct PhaseBarrier {
     brought_by_cluster: Known,
 }
 
-/// A barrier with a number.
-#[derive(Default)]
-struct NumberedBarrier {
-    /// How many threads meet this time, and how many have come. Nobody has come if that is zero.
-    threads: u32,
-    come: u32,
-    /// The first thread that has come this time, and where.
-    first: Option<(usize, &'static Location<'static>)>,
-    /// Who has ever come.
-    have_come: Threads,
-    /// How often they have met.
-    times: u64,
-    known: Clock,
-    brought: Clock,
-}
-
 /// Some threads of a block.
 #[derive(Clone, Copy, Default)]
 struct Threads([u64; MAX_THREADS / 64]);
@@ -125,6 +110,8 @@ impl Threads {
 #[derive(Default)]
 pub(super) struct Barriers {
     phases: RefCell<BTreeMap<usize, PhaseBarrier>>,
+    /// The words from the first to the last of these: that, and how many.
+    span: Cell<(usize, usize)>,
     numbered: RefCell<[NumberedBarrier; NUMBERED]>,
     /// The registers that no thread has.
     free_registers: Cell<u32>,
@@ -135,9 +122,34 @@ impl Barriers {
     /// many blocks are on a multiprocessor, as the kernel asks. The block has no others.
     pub(super) fn begin_block(&self, threads: usize, blocks: u32) -> u32 {
         self.phases.borrow_mut().clear();
+        self.span.set((0, 0));
         self.numbered.take();
         self.free_registers.set(0);
         Limits::of_hopper().registers_per_thread(threads as u32, blocks)
+    }
+
+    fn add_to_span(&self, words: Range<usize>) {
+        let (first, count) = self.span.get();
+        let (start, end) = if count == 0 { (words.start, words.end) } else { (first, first + count) };
+        let start = start.min(words.start);
+        self.span.set((start, end.max(words.end) - start));
+    }
+
+    /// Whether a barrier may be in these words of the dynamic shared memory. Each access to it asks.
+    #[inline(always)]
+    fn may_be_in(&self, words: &Range<usize>) -> bool {
+        let (first, count) = self.span.get();
+        words.start < first + count && first < words.end
+    }
+
+    /// The first barrier in these words of the dynamic shared memory: the byte where it begins, and where it was initialized.
+    fn first_in(&self, words: &Range<usize>) -> Option<(usize, &'static Location<'static>)> {
+        let phases = self.phases.borrow();
+        let mut all = phases.iter().map(|(at, barrier)| (*at, barrier.initialized));
+        all.find(|(at, _)| {
+            let barrier = words_of_barrier(*at);
+            barrier.start < words.end && words.start < barrier.end
+        })
     }
 
     /// Whether what a thread waits for has come.
@@ -189,16 +201,6 @@ impl Barriers {
         let (&byte_offset, barrier) = phases.iter().find(|(_, barrier)| barrier.bytes != 0)?;
         let kind = FaultKind::UnbalancedBytes { byte_offset, missing: barrier.bytes };
         Some((barrier.by, barrier.initialized, kind))
-    }
-
-    /// A numbered barrier to which some threads have come, and others have not, at the end of a block: who has come first and where, and
-    /// what is wrong.
-    pub(super) fn unmet(&self) -> Option<(usize, &'static Location<'static>, FaultKind)> {
-        let numbered = self.numbered.borrow();
-        (0..).zip(numbered.iter()).find_map(|(id, barrier)| {
-            let (position, location) = barrier.first?;
-            Some((position, location, FaultKind::BarrierUnmet { id, come: barrier.come, threads: barrier.threads }))
-        })
     }
 }
 
@@ -263,7 +265,7 @@ fn with_barrier<R>(
 ) -> R {
     context.require_headroom();
     if context.barriers.has_unannounced(at, context.details().meetings.get().met) {
-        words_to_access(&DYNAMIC, words_of_barrier(at), location, note_read);
+        words_to_access(&DYNAMIC, words_of_barrier(at), location, note_barrier_use);
     }
     let mut phases = context.barriers.phases.borrow_mut();
     match phases.get_mut(&at) {
@@ -272,6 +274,36 @@ fn with_barrier<R>(
             drop(phases);
             context.fail(location, FaultKind::BarrierNotInitialized { byte_offset: at });
         }
+    }
+}
+
+/// Ends the launch if there is a barrier in words of the dynamic shared memory of `owner` which the running thread is about to access: nothing but
+/// its own operations may.
+#[inline(always)]
+pub(super) fn require_no_barrier(
+    context: &Context<'_>,
+    owner: &Context<'_>,
+    words: Range<usize>,
+    access: AccessKind,
+    location: &'static Location<'static>,
+) {
+    if owner.barriers.may_be_in(&words) {
+        look_for_barrier(context, owner, words, access, location);
+    }
+}
+
+#[inline(never)]
+fn look_for_barrier(
+    context: &Context<'_>,
+    owner: &Context<'_>,
+    words: Range<usize>,
+    access: AccessKind,
+    location: &'static Location<'static>,
+) {
+    if let Some((byte_offset, initialized)) = owner.barriers.first_in(&words) {
+        let owner = (owner.block_number.get() != context.block_number.get()).then(|| owner.block.get());
+        let initialized = initialized.into();
+        context.fail(location, FaultKind::BarrierAccess { owner, byte_offset, access, initialized });
     }
 }
 
@@ -284,6 +316,8 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
     if arrivals == 0 || context.barriers.phases.borrow().contains_key(&at) {
         context.fail(initialized, FaultKind::BarrierInitialization { byte_offset: at, arrivals });
     }
+    // From here on all readers are kept: a read of the barrier's words is looked at, whoever has read them before.
+    clocked(context);
     // For the shadow, initializing writes the barrier, and whatever uses it reads it: that has to be ordered behind.
     words_to_access(&DYNAMIC, words_of_barrier(at), initialized, note_write);
     let barrier = PhaseBarrier {
@@ -304,6 +338,7 @@ pub(crate) fn init_barrier(at: usize, arrivals: u32) {
         brought_by_cluster: Known::default(),
     };
     context.barriers.phases.borrow_mut().insert(at, barrier);
+    context.barriers.add_to_span(words_of_barrier(at));
     context.note_step(StepKind::BarrierInit, initialized, |note, _| {
         note.barrier(StepBarrier::Mbarrier(at)).text(counted(arrivals, "arrival"))
     });
@@ -533,67 +568,4 @@ fn arrive_at_own_barrier(context: &Context<'_>, at: usize, location: &'static Lo
     if !is_expected {
         context.fail(location, FaultKind::TooManyArrivals { byte_offset: at });
     }
-}
-
-/// Comes to the barrier of a number, at which `threads` threads meet, and does not wait for the others.
-#[track_caller]
-pub(crate) fn arrive_at_number(id: u32, threads: u32) {
-    let (context, location) = (current(), Location::caller());
-    if let Some((id, threads)) = context.change_numbered("arrive_at_part", location, (id, threads)) {
-        come_to_number(context, id, threads, StepKind::Arrive, location);
-    }
-}
-
-/// Comes to the barrier of a number. Returns the time for which the others are awaited.
-fn come_to_number(
-    context: &Context<'_>,
-    id: u32,
-    threads: u32,
-    step: StepKind,
-    location: &'static Location<'static>,
-) -> u64 {
-    context.require_headroom();
-    let id_is_free = (1..NUMBERED as u32).contains(&id);
-    if !id_is_free || threads == 0 || !threads.is_multiple_of(crate::warp::LANES) {
-        context.fail(location, FaultKind::BarrierNumber { id, threads });
-    }
-    let mut numbered = context.barriers.numbered.borrow_mut();
-    let barrier = &mut numbered[id as usize];
-    if barrier.come > 0 && barrier.threads != threads {
-        let others = barrier.threads;
-        drop(numbered);
-        context.fail(location, FaultKind::BarrierCount { id, threads, others });
-    }
-    let time = barrier.times;
-    barrier.threads = threads;
-    barrier.come += 1;
-    barrier.have_come.add(context.current.get());
-    barrier.first = barrier.first.or(Some((context.current.get(), location)));
-    bring(context, &mut barrier.brought);
-    let is_complete = barrier.come == threads;
-    if is_complete {
-        barrier.come = 0;
-        barrier.first = None;
-        barrier.times += 1;
-        barrier.known.join(&barrier.brought);
-    }
-    drop(numbered);
-    context.note_step(step, location, |note, _| {
-        note.barrier(StepBarrier::Named(id)).phase(time).text(counted(threads, "thread"))
-    });
-    if is_complete {
-        context.note_step(StepKind::Complete, location, |note, _| note.barrier(StepBarrier::Named(id)).phase(time));
-    }
-    time
-}
-
-/// Comes to the barrier of a number, and waits for the others.
-#[track_caller]
-pub(crate) fn meet_at_number(id: u32, threads: u32) {
-    let (context, location) = (current(), Location::caller());
-    let Some((id, threads)) = context.change_numbered("sync_part", location, (id, threads)) else { return };
-    let time = come_to_number(context, id, threads, StepKind::Wait, location);
-    wait_for(context, Wait::Numbered { id: id as usize, time }, location);
-    learn(context, &context.barriers.numbered.borrow()[id as usize].known);
-    note_wait(context, StepKind::Passed, StepBarrier::Named(id), time, location);
 }

@@ -2,6 +2,7 @@
 //! stops until every lane of the mask has come; then the operation is computed for all of them.
 
 use super::Checks;
+use super::barriers::require_one_call;
 use super::context::{Context, LANES, Request, State, Thread};
 use super::fault::{FaultKind, WarpOperation};
 use super::values;
@@ -12,7 +13,7 @@ use crate::warp::{Shuffle, source_lane};
 ///
 /// An operation takes place among the lanes that its mask names and that have not returned. Each of them has to wait in
 /// the same operation with the same mask; as on the GPU, the calls may stand on different lines. An aligned operation takes
-/// all 32 lanes, and none may have returned.
+/// all lanes, and none may have returned.
 pub(super) fn exchange(context: &Context<'_>, warp: usize) -> u32 {
     let (lanes, details) = (lanes_of_warp(context, warp), &context.details[warp * LANES..]);
     let mut requests = [Request::NONE; LANES];
@@ -73,6 +74,7 @@ fn carry_out(context: &Context<'_>, warp: usize, requests: &[Request; LANES], ma
                 lanes_in(mask).for_each(|lane| lanes[lane].interval.set(interval));
             }
         }
+        WarpOperation::SyncPart | WarpOperation::ArriveAtPart => require_one_call(context, warp, requests, mask),
         // Which lane it is, each of them knows.
         WarpOperation::Elect => {}
         WarpOperation::VoteAll | WarpOperation::VoteAny | WarpOperation::VoteBallot => {

@@ -107,7 +107,7 @@ fn note_operation(context: &Context<'_>, request: &Request, location: &'static L
         W::Elect => StepKind::Elect,
         W::WgmmaFence => StepKind::WgmmaFence,
         // These say more where they are made.
-        W::Wgmma | W::WgmmaCommit | W::WgmmaWait => return,
+        W::Wgmma | W::WgmmaCommit | W::WgmmaWait | W::SyncPart | W::ArriveAtPart => return,
     };
     context.note_step(kind, location, |note, _| match request.operation {
         W::WgmmaFence | W::Elect => note,

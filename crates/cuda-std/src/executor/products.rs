@@ -28,7 +28,7 @@ use std::vec::Vec;
 use super::Checks;
 use super::context::{Context, LANES, PAYLOAD, Payload, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
-use super::hooks::{lane, note_engine_read, shared_out_of_bounds, words_to_access};
+use super::hooks::{lane, shared_out_of_bounds, words_to_read_by_engine};
 use super::identity::DYNAMIC;
 use super::meetings::collective;
 use super::shared_memory::{WORD, has_products, set_has_products};
@@ -243,8 +243,8 @@ impl Part {
     }
 
     /// Enters the reads into the shadow, which there is.
-    fn note_read(&self, location: &'static Location<'static>) {
-        self.words().for_each(|words| _ = words_to_access(&DYNAMIC, words, location, note_engine_read));
+    fn note_read(&self, context: &Context<'_>, location: &'static Location<'static>) {
+        self.words().for_each(|words| _ = words_to_read_by_engine(context, words, location));
     }
 
     /// Ends the launch unless the tensor cores see what threads have written there.
@@ -378,14 +378,14 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: SharedTile, adds:
     if lane == 0 {
         if context.checks == Checks::Full {
             for part in &parts {
-                part.note_read(location);
+                part.note_read(context, location);
                 part.require_visible(context, location);
             }
         }
         products.reads.extend(parts.iter().cloned().map(|part| Read { part, group, location }));
     }
     // Without the shadow, which only the first lane needs: the words are inside.
-    let data = words_to_access(&DYNAMIC, 0..0, location, note_engine_read).cast::<u32>().cast_const();
+    let data = words_to_read_by_engine(context, 0..0, location).cast::<u32>().cast_const();
     let rows = match a {
         OperandA::Registers(_) => rows_of_quad(&quad),
         // SAFETY: the words were looked at above, with these rows. No other OS thread uses the data.
@@ -546,7 +546,7 @@ fn wait_for_bits(sums: &mut [u32], latest: u64) {
     products.reads.retain(|read| {
         let is_over = read.group < end;
         if is_over && context.checks == Checks::Full {
-            read.part.note_read(read.location);
+            read.part.note_read(context, read.location);
         }
         !is_over
     });

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Checks;
-use super::barriers::clocked;
+use super::barriers::{clocked, require_no_barrier};
 use super::cluster::{Stage, Team, team};
 use super::context::{Context, current};
 use super::costs::CostKind;
@@ -290,6 +290,21 @@ impl Owner<'_> {
         data
     }
 
+    /// Ends the launch if bytes that are about to be accessed are of a barrier of the block.
+    fn require_no_barrier(
+        self,
+        context: &Context<'_>,
+        array: &SharedIdentity,
+        bytes: Range<usize>,
+        kind: AccessKind,
+        location: &'static Location<'static>,
+    ) {
+        if context.checks == Checks::Full && core::ptr::eq(array, &DYNAMIC) {
+            let words = bytes.start / WORD..bytes.end.div_ceil(WORD);
+            require_no_barrier(context, self.context, words, kind, location);
+        }
+    }
+
     /// [`Owner::access`], which the block has to be there for.
     fn access_while_there(
         self,
@@ -299,6 +314,7 @@ impl Owner<'_> {
         kind: AccessKind,
         location: &'static Location<'static>,
     ) -> *mut u8 {
+        self.require_no_barrier(context, array, bytes.clone(), kind, location);
         let data = self.access(context, array, bytes, kind, location);
         self.note_last(context, None, location);
         data
@@ -551,7 +567,9 @@ pub(super) fn note_arrival(
 /// until it takes place nobody has written them.
 pub(super) fn begin_load(context: &Context<'_>, rank: u32, words: Range<usize>, location: &'static Location<'static>) {
     let Some(owner) = owner(context, rank, location) else { return };
-    let data = owner.access(context, &DYNAMIC, words.start * WORD..words.end * WORD, AccessKind::Write, location);
+    let bytes = words.start * WORD..words.end * WORD;
+    owner.require_no_barrier(context, &DYNAMIC, bytes.clone(), AccessKind::Write, location);
+    let data = owner.access(context, &DYNAMIC, bytes, AccessKind::Write, location);
     if context.checks == Checks::Full {
         owner.context.memory.shared.forget_remote_writes(words.clone());
     }

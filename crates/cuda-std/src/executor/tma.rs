@@ -28,7 +28,7 @@ use super::Checks;
 use super::barriers::{complete_bytes, is_awaited, require_barrier};
 use super::context::{Context, LANES, current};
 use super::fault::{AccessKind, FaultKind, OtherAccess, RemoteBarrierProblem};
-use super::hooks::{note_engine_read, note_pending_load, require_aligned, slice_out_of_bounds, words_to_access};
+use super::hooks::{note_pending_load, require_aligned, slice_out_of_bounds, words_to_access, words_to_read_by_engine};
 use super::identity::DYNAMIC;
 use super::products;
 use super::remote;
@@ -399,7 +399,7 @@ pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: Tensor
     if let Some(dimension) = at.iter().position(|coordinate| coordinate.cast_signed() < 0) {
         context.fail(location, FaultKind::StoreBeforeArray { dimension, coordinate: at[dimension].cast_signed() });
     }
-    let data = words_to_access(&DYNAMIC, source.clone(), location, note_engine_read);
+    let data = words_to_read_by_engine(context, source.clone(), location);
     if context.checks == Checks::Full {
         source.clone().for_each(|word| Tma::require_visible(context, word, location));
     }

@@ -1,5 +1,7 @@
 //! Barriers: those of the whole block in branches and loops, those with a number for a part of it, and those in shared memory with phases.
 
+use cuda_std::async_copy::{commit_group, copy_async, wait_group};
+use cuda_std::atomic::{Relaxed, Scope};
 use cuda_std::hopper::{self, Barrier};
 use cuda_std::prelude::*;
 
@@ -8,6 +10,8 @@ use crate::pattern::{Family, Pattern, found, launch};
 
 const RACE: &str = "race in shared memory";
 const DIVERGENCE: &str = "barrier divergence";
+const MEETINGS: &str = "barrier meetings";
+const OVER: &str = "access to a barrier";
 
 /// Reverses the elements that there are, in blocks of 64.
 #[kernel(block = 64)]
@@ -206,6 +210,116 @@ fn meets_in_shared_memory(wrong: u32, y: GlobalSliceMut<'_, u32>) {
     }
 }
 
+/// Warps exchange numbers two by two.
+#[kernel(block = 128)]
+fn pairs_of_warps(wrong: u32, y: GlobalSliceMut<'_, u32>) {
+    static NUMBERS: Shared<[u32; 128]> = Shared::new();
+    let me = thread::thread_idx_x() as usize;
+    let (pair, is_first_half) = (me as u32 / 64, me % 32 < 16);
+    unsafe {
+        NUMBERS.write(me, me as u32);
+        match wrong {
+            // The mistakes: who meets whom nothing says; a warp in two branches, half of it, and with two numbers.
+            1 => hopper::sync_part::<64>(1), // <pairs: one number>
+            2 if is_first_half => hopper::sync_part::<64>(1 + pair), // <pairs: first half>
+            2 => hopper::sync_part::<64>(1 + pair),
+            3 if is_first_half => hopper::sync_part::<64>(1), // <pairs: half a warp>
+            3 => return,
+            4 => hopper::sync_part::<64>(1 + me as u32 % 2), // <pairs: two numbers>
+            5 if is_first_half => hopper::arrive_at_part::<64>(1 + pair), // <pairs: half arrives>
+            _ => hopper::sync_part::<64>(1 + pair),
+        }
+        y.set_unchecked(me, NUMBERS.read(me ^ 32));
+    }
+}
+
+/// Two warps fill a place each, and a third one takes what is there, one after the other.
+#[kernel(block = 96)]
+fn one_after_the_other(wrong: u32, y: GlobalSliceMut<'_, u32>) {
+    static NUMBERS: Shared<[u32; 64]> = Shared::new();
+    let (me, warp) = (thread::thread_idx_x() as usize, thread::thread_idx_x() / 32);
+    unsafe {
+        if warp < 2 {
+            NUMBERS.write(me, me as u32);
+            // The mistake: both come to one barrier, and who is first nothing says.
+            hopper::arrive_at_part::<64>(if wrong == 1 { 1 } else { 1 + warp }); // <others: arrive>
+        } else {
+            hopper::sync_part::<64>(1); // <others: first>
+            let first = NUMBERS.read(me - 64);
+            hopper::sync_part::<64>(if wrong == 1 { 1 } else { 2 });
+            y.set_unchecked(me - 64, first + NUMBERS.read(me - 32));
+        }
+    }
+}
+
+/// A warp fills a place again and again, and another one takes what is there: each tells the other one by a barrier with a number.
+#[kernel(block = 64)]
+fn numbered_ring(wrong: u32, y: GlobalSliceMut<'_, u32>) {
+    const FULL: u32 = 1;
+    const EMPTY: u32 = 2;
+    static PLACE: Shared<[u32; 32]> = Shared::new();
+    let (warp, lane) = (thread::thread_idx_x() / 32, warp::lane_id() as usize);
+    unsafe {
+        let mut sum = 0;
+        for step in 0..4 {
+            if warp == 0 {
+                // The mistake: nobody waits until the place is empty.
+                if wrong != 1 && step > 0 {
+                    hopper::sync_part::<64>(EMPTY);
+                }
+                PLACE.write(lane, step);
+                hopper::arrive_at_part::<64>(FULL); // <numbered ring: full>
+            } else {
+                hopper::sync_part::<64>(FULL);
+                sum += PLACE.read(31 - lane);
+                if wrong != 1 && step < 3 {
+                    hopper::arrive_at_part::<64>(EMPTY);
+                }
+            }
+        }
+        if warp == 1 {
+            y.set_unchecked(lane, sum);
+        }
+    }
+}
+
+/// A table beside a barrier.
+#[kernel(block = 64, dynamic_shared = 32 * 4 + 8)]
+fn table_beside_a_barrier(wrong: u32, x: GlobalSlice<'_, u32>, y: GlobalSliceMut<'_, u32>) {
+    let (warp, lane) = (thread::thread_idx_x() / 32, warp::lane_id() as usize);
+    unsafe {
+        // The mistake: two numbers too many.
+        let table: SharedSlice<u32> = dynamic_shared(0, if wrong == 0 { 32 } else { 34 });
+        let told = Barrier::at(dynamic_shared(128, 1), 0);
+        if thread::thread_idx_x() == 0 {
+            told.init(32); // <beside: init>
+        }
+        thread::sync_threads();
+        if warp == 0 {
+            for i in (lane..table.len()).step_by(32) {
+                match wrong {
+                    2 if i >= 32 => _ = table.atomic(i).fetch_add(1, Relaxed, Scope::Block), // <beside: atomic>
+                    3 if i >= 32 => {
+                        copy_async::<1, _>(&table, i, &x, lane, 1); // <beside: copy>
+                        commit_group();
+                        wait_group::<0>();
+                    }
+                    4 if i >= 32 => {}
+                    _ => table.write(i, x.get_unchecked(lane)), // <beside: store>
+                }
+            }
+        }
+        thread::sync_threads();
+        if warp == 0 {
+            told.arrive();
+        } else {
+            told.wait(0);
+            let sum = (lane..table.len()).step_by(32).map(|i| table.read(i)).sum(); // <beside: read>
+            y.set_unchecked(lane, sum);
+        }
+    }
+}
+
 pub(crate) const FAMILY: Family = Family {
     source: include_str!("barriers.rs"),
     patterns: &[
@@ -304,6 +418,63 @@ pub(crate) const FAMILY: Family = Family {
                     &["meets: write", "meets: read"],
                 ),
                 found(PartBarrier, "nobody waits", RACE, &["meets: write", "meets: read"]),
+            ],
+        },
+        Pattern {
+            name: "pairs_of_warps",
+            run: |wrong, executor| launch(executor, pairs_of_warps { wrong, y: GlobalSliceMut::new(&mut [0; 128]) }, 1),
+            mistakes: &[
+                found(PartBarrier, "one number for two pairs", MEETINGS, &["pairs: one number", "pairs: one number"]),
+                found(
+                    PartBarrier,
+                    "lanes of a warp come by two calls",
+                    "warp split at barriers",
+                    &["pairs: first half"],
+                ),
+                found(PartBarrier, "half of each warp comes", "warp divergence", &["pairs: half a warp"]),
+                found(
+                    PartBarrier,
+                    "lanes of a warp come to two numbers",
+                    "warp split at barriers",
+                    &["pairs: two numbers"],
+                ),
+                found(PartBarrier, "half of each warp does not wait", "warp divergence", &["pairs: half arrives"]),
+            ],
+        },
+        Pattern {
+            name: "one_after_the_other",
+            run: |wrong, executor| {
+                launch(executor, one_after_the_other { wrong, y: GlobalSliceMut::new(&mut [0; 32]) }, 1)
+            },
+            mistakes: &[found(
+                PartBarrier,
+                "one number for both, the first and the second",
+                MEETINGS,
+                &["others: arrive", "others: first"],
+            )],
+        },
+        Pattern {
+            name: "numbered_ring",
+            run: |wrong, executor| launch(executor, numbered_ring { wrong, y: GlobalSliceMut::new(&mut [0; 32]) }, 1),
+            mistakes: &[found(
+                PartBarrier,
+                "a place is filled without waiting until it is empty",
+                "barrier arrived twice",
+                &["numbered ring: full", "numbered ring: full"],
+            )],
+        },
+        Pattern {
+            name: "table_beside_a_barrier",
+            run: |wrong, executor| {
+                let (x, mut y) = ([1; 32], [0; 32]);
+                let (x, y) = (GlobalSlice::new(&x), GlobalSliceMut::new(&mut y));
+                launch(executor, table_beside_a_barrier { wrong, x, y }, 1)
+            },
+            mistakes: &[
+                found(PartBarrier, "a store over the barrier", OVER, &["beside: store", "beside: init"]),
+                found(PartBarrier, "an atomic operation over the barrier", OVER, &["beside: atomic", "beside: init"]),
+                found(PartBarrier, "an asynchronous copy over the barrier", OVER, &["beside: copy", "beside: init"]),
+                found(PartBarrier, "a read of the barrier", OVER, &["beside: read", "beside: init"]),
             ],
         },
     ],

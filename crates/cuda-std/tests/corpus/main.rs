@@ -16,6 +16,7 @@ mod clusters;
 mod common;
 mod copies;
 mod global;
+mod handed_over;
 mod orders;
 mod pattern;
 mod products;
@@ -38,6 +39,7 @@ const FAMILIES: &[Family] = &[
     barriers::FAMILY,
     global::FAMILY,
     orders::FAMILY,
+    handed_over::FAMILY,
     several::FAMILY,
     clusters::FAMILY,
     waits::FAMILY,

@@ -130,7 +130,8 @@ fn chained_scan(wrong: u32, sums: GlobalSliceMut<'_, u32>, flags: GlobalAtomics<
         {
             while match wrong {
                 2 => flag.load(Relaxed, Scope::Device),
-                _ => flag.load(Acquire, Scope::Device),
+                4 => flag.load(Acquire, Scope::Block),  // <chained: narrow load>
+                _ => flag.load(Acquire, Scope::Device), // <chained: load>
             } == 0
             {}
             sum += sums.get_unchecked(block - 1); // <chained: read>
@@ -139,7 +140,8 @@ fn chained_scan(wrong: u32, sums: GlobalSliceMut<'_, u32>, flags: GlobalAtomics<
         if let Some(flag) = flags.get(block) {
             match wrong {
                 1 => flag.store(1, Relaxed, Scope::Device),
-                _ => flag.store(1, Release, Scope::Device),
+                3 => flag.store(1, Release, Scope::Block), // <chained: narrow store>
+                _ => flag.store(1, Release, Scope::Device), // <chained: store>
             }
         }
     }
@@ -155,7 +157,8 @@ fn lock(wrong: u32, lock: GlobalAtomics<'_, u32>, total: GlobalSliceMut<'_, u32>
     unsafe {
         while match wrong {
             1 => lock.compare_exchange(0, 1, Relaxed, Scope::Device),
-            _ => lock.compare_exchange(0, 1, Acquire, Scope::Device),
+            3 => lock.compare_exchange(0, 1, Acquire, Scope::Block), // <lock: narrow take>
+            _ => lock.compare_exchange(0, 1, Acquire, Scope::Device), // <lock: take>
         }
         .is_err()
         {}
@@ -163,6 +166,7 @@ fn lock(wrong: u32, lock: GlobalAtomics<'_, u32>, total: GlobalSliceMut<'_, u32>
         total.set_unchecked(0, before + 1); // <lock: write>
         match wrong {
             2 => lock.store(0, Relaxed, Scope::Device),
+            4 => lock.store(0, Release, Scope::Block), // <lock: narrow give>
             _ => lock.store(0, Release, Scope::Device),
         }
     }
@@ -181,10 +185,12 @@ fn grid_barrier(wrong: u32, x: GlobalSliceMut<'_, u32>, come: GlobalAtomics<'_, 
         if thread::thread_idx_x() == 0 {
             match wrong {
                 1 => come.fetch_add(1, Relaxed, Scope::Device),
-                _ => come.fetch_add(1, Release, Scope::Device),
+                5 => come.fetch_add(1, Release, Scope::Block), // <grid: narrow come>
+                _ => come.fetch_add(1, Release, Scope::Device), // <grid: come>
             };
             while match wrong {
                 2 => come.load(Relaxed, Scope::Device),
+                6 => come.load(Acquire, Scope::Block), // <grid: narrow wait>
                 _ => come.load(Acquire, Scope::Device),
             } < thread::grid_dim_x()
             {}
@@ -381,6 +387,18 @@ pub(crate) const FAMILY: Family = Family {
             mistakes: &[
                 found(Order, "the flag is stored relaxed", RACE, &["chained: write", "chained: read"]),
                 found(Order, "the flag is loaded relaxed", RACE, &["chained: write", "chained: read"]),
+                found(
+                    TooSmall,
+                    "the flag is stored for the own block",
+                    RACE,
+                    &["chained: narrow store", "chained: load"],
+                ),
+                found(
+                    TooSmall,
+                    "the flag is loaded for the own block",
+                    RACE,
+                    &["chained: store", "chained: narrow load"],
+                ),
             ],
         },
         Pattern {
@@ -389,6 +407,13 @@ pub(crate) const FAMILY: Family = Family {
             mistakes: &[
                 found(Order, "the lock is taken relaxed", RACE, &["lock: read", "lock: write"]),
                 found(Order, "the lock is given back relaxed", RACE, &["lock: read", "lock: write"]),
+                found(
+                    TooSmall,
+                    "the lock is taken for the own block",
+                    RACE,
+                    &["lock: narrow take", "lock: narrow take"],
+                ),
+                found(TooSmall, "the lock is given back for the own block", RACE, &["lock: take", "lock: narrow give"]),
             ],
         },
         Pattern {
@@ -401,6 +426,8 @@ pub(crate) const FAMILY: Family = Family {
                 found(Order, "blocks wait relaxed", RACE, &["grid: write", "grid: read"]),
                 found(Order, "no barrier of the block before", RACE, &["grid: write", "grid: read"]),
                 found(Order, "no barrier of the block behind", RACE, &["grid: write", "grid: read"]),
+                found(TooSmall, "blocks come for themselves", RACE, &["grid: narrow come", "grid: narrow come"]),
+                found(TooSmall, "blocks wait for themselves", RACE, &["grid: come", "grid: narrow wait"]),
             ],
         },
         Pattern {

@@ -170,7 +170,9 @@ fn lines(fault: &Fault) -> Vec<u32> {
         | FaultKind::InFlight { other, .. }
         | FaultKind::WriteUnderWay { other, .. }
         | FaultKind::UnwrittenShared { pending: Some(other), .. } => Some(other.location.line),
-        FaultKind::NotFenced { location, .. } => Some(location.line),
+        FaultKind::NotFenced { location, .. } | FaultKind::BarrierMeetings { location, .. } => Some(location.line),
+        FaultKind::BarrierArrivedTwice { first, .. } => Some(first.line),
+        FaultKind::BarrierAccess { initialized, .. } => Some(initialized.line),
         FaultKind::ClusterArrivedTwice { first } => Some(first.line),
         FaultKind::UnwrittenGlobal { allocated, .. } => Some(allocated.line),
         FaultKind::SumsNotAwaited { product } => Some(product.line),

@@ -3,6 +3,7 @@
 
 mod message;
 mod places;
+mod races;
 
 use std::boxed::Box;
 use std::format;
@@ -582,6 +583,49 @@ pub enum FaultKind {
         /// How many were to meet.
         threads: u32,
     },
+    /// A warp comes to a barrier for a part of the block, and an arrival of the meeting before is not ordered before: chance decides who
+    /// belongs to which of the two meetings.
+    #[error(
+        "nothing orders this arrival at barrier {id} behind that of thread {thread} for the meeting before: which {threads} threads meet is \
+         left to chance"
+    )]
+    BarrierMeetings {
+        /// The number of the barrier.
+        id: u32,
+        /// How many threads meet there.
+        threads: u32,
+        /// The first thread of the warp that has come for the meeting before.
+        thread: Dim3,
+        /// Where it has.
+        location: SourceLine,
+    },
+    /// A warp comes to a barrier for a part of the block twice for one meeting.
+    #[error(
+        "the warp comes to barrier {id} twice before {threads} threads have met there: a GPU counts it for two warps"
+    )]
+    BarrierArrivedTwice {
+        /// The number of the barrier.
+        id: u32,
+        /// How many threads meet there.
+        threads: u32,
+        /// Where it came first.
+        first: SourceLine,
+    },
+    /// An access to the memory of an initialized barrier by something else than its own operations.
+    #[error(
+        "this thread {} the memory of the barrier at byte {byte_offset} of the dynamic shared memory{}",
+        .access.verb(), of_block(owner)
+    )]
+    BarrierAccess {
+        /// The block whose barrier it is, if it is another one.
+        owner: Option<Dim3>,
+        /// Where it is.
+        byte_offset: usize,
+        /// What the thread, or TMA or tensor cores for it, did.
+        access: AccessKind,
+        /// Where the barrier was initialized.
+        initialized: SourceLine,
+    },
     /// A product of a warpgroup, and no fence orders it behind what its threads have done with the registers that it reads or writes.
     #[error(
         "the threads may have accessed the registers of this product, and nothing orders that before it: its first operand, or sums that \
@@ -670,8 +714,11 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Whether it is a race, so that what a thread has read may be what another one was about to write.
+    /// Whether it is a race, of accesses or of arrivals, so that what a thread has read may be what another one was about to write.
     pub(super) fn is_race(&self) -> bool {
-        matches!(self, Self::Race { .. } | Self::GlobalRace { .. } | Self::ClusterRace { .. })
+        matches!(
+            self,
+            Self::Race { .. } | Self::GlobalRace { .. } | Self::ClusterRace { .. } | Self::BarrierMeetings { .. }
+        )
     }
 }

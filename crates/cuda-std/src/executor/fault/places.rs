@@ -198,6 +198,8 @@ pub enum WarpOperation {
     MmaFp16,
     MmaFp64,
     Elect,
+    SyncPart,
+    ArriveAtPart,
     Wgmma,
     WgmmaFence,
     WgmmaCommit,
@@ -209,7 +211,8 @@ impl WarpOperation {
     pub(in super::super) fn is_aligned(self) -> bool {
         match self {
             Self::LoadMatrices | Self::MmaTf32 | Self::MmaBf16 | Self::MmaFp16 | Self::MmaFp64 => true,
-            Self::Elect | Self::Wgmma | Self::WgmmaFence | Self::WgmmaCommit | Self::WgmmaWait => true,
+            Self::Elect | Self::SyncPart | Self::ArriveAtPart => true,
+            Self::Wgmma | Self::WgmmaFence | Self::WgmmaCommit | Self::WgmmaWait => true,
             Self::ShuffleUp | Self::ShuffleDown | Self::ShuffleXor | Self::ShuffleIdx => false,
             Self::VoteAll | Self::VoteAny | Self::VoteBallot | Self::Sync => false,
         }

@@ -7,6 +7,7 @@ use core::ptr;
 use std::format;
 
 use super::super::Checks;
+use super::super::barriers::require_no_barrier;
 use super::super::context::{Context, current};
 use super::super::copies;
 use super::super::costs::CostKind;
@@ -262,7 +263,7 @@ fn bytes_to_access(
             }
             // SAFETY: there is a key for each word of the array, and the bytes are inside.
             if !is_read_enough(unsafe { *keys.add(word) }) {
-                note_read_of(array, word, bytes, location, false);
+                note_read_of(array, word, bytes, location);
             }
         }
         if kind == AccessKind::Read {
@@ -375,28 +376,53 @@ fn place(array: &'static SharedIdentity, location: &'static Location<'static>) {
 /// Enters a read into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
 pub(in super::super) fn note_read(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
-    note_read_of(array, word, WordBytes::ALL, location, false);
+    note_read_of(array, word, WordBytes::ALL, location);
 }
 
-/// Enters a read by TMA, or by tensor cores, into the shadow, for the thread that asks for it. The word is inside the array, which has keys.
-pub(in super::super) fn note_engine_read(
-    array: &'static SharedIdentity,
-    word: usize,
+/// The dynamic shared memory, after a read by TMA, or by tensor cores, of words that are inside has been entered into the shadow, if there is one,
+/// for the thread that asks for it.
+pub(in super::super) fn words_to_read_by_engine(
+    context: &Context<'_>,
+    words: Range<usize>,
     location: &'static Location<'static>,
-) {
-    note_read_of(array, word, WordBytes::ALL, location, true);
+) -> *mut u8 {
+    if context.checks == Checks::Full {
+        require_no_barrier(context, context, words.clone(), AccessKind::Read, location);
+    }
+    words_to_access(&DYNAMIC, words, location, |array, word, location| {
+        enter_read(current(), array, word, WordBytes::ALL, location, true);
+    })
 }
 
 /// Enters a read of these bytes of a word into the shadow. The word is inside the array, which has keys.
 #[inline]
-fn note_read_of(
+fn note_read_of(array: &'static SharedIdentity, word: usize, bytes: WordBytes, location: &'static Location<'static>) {
+    let context = current();
+    if ptr::eq(array, &DYNAMIC) {
+        require_no_barrier(context, context, word..word + 1, AccessKind::Read, location);
+    }
+    enter_read(context, array, word, bytes, location, false);
+}
+
+/// Enters a use of a barrier, which its word is of, into the shadow, where it is a read. The word is inside the dynamic shared memory, which has
+/// keys.
+pub(in super::super) fn note_barrier_use(
+    array: &'static SharedIdentity,
+    word: usize,
+    location: &'static Location<'static>,
+) {
+    enter_read(current(), array, word, WordBytes::ALL, location, false);
+}
+
+#[inline(always)]
+fn enter_read(
+    context: &Context<'_>,
     array: &'static SharedIdentity,
     word: usize,
     bytes: WordBytes,
     location: &'static Location<'static>,
     by_engine: bool,
 ) {
-    let context = current();
     // SAFETY: the callers have checked the word, and that the running block uses the array, with keys.
     match unsafe { context.memory.shared.note_read(array, word, bytes, context.current.get(), location) } {
         Ok(Content::Written) => {}
@@ -424,9 +450,10 @@ fn note_write_of(
     let context = current();
     context.note_change();
     if ptr::eq(array, &DYNAMIC) {
+        require_no_barrier(context, context, word..word + 1, AccessKind::Write, location);
         require_idle(context, word, location);
     }
-    // SAFETY: as for `note_read_of`.
+    // SAFETY: as for `enter_read`.
     let result = unsafe { context.memory.shared.note_write(array, word, bytes, context.current.get(), location) };
     if let Err(conflict) = result {
         race(array, word, location, (AccessKind::Write, by_engine), conflict);
@@ -455,9 +482,11 @@ pub(in super::super) fn note_atomic_store(
 fn enter_atomic(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) -> Content {
     let context = current();
     if ptr::eq(array, &DYNAMIC) {
+        let access = AccessKind::Atomic { scope: context.atomic_scope.get() };
+        require_no_barrier(context, context, word..word + 1, access, location);
         require_idle(context, word, location);
     }
-    // SAFETY: as for `note_read_of`.
+    // SAFETY: as for `enter_read`.
     let content = match unsafe { context.memory.shared.note_atomic(array, word, context.current.get(), location) } {
         Ok(content) => content,
         Err(conflict) => race(array, word, location, (AccessKind::Atomic { scope: Scope::Device }, false), conflict),
@@ -492,7 +521,7 @@ fn note_pending_write_by(
     by_engine: bool,
 ) {
     note_write_of(array, word, WordBytes::ALL, location, by_engine);
-    // SAFETY: as for `note_read_of`.
+    // SAFETY: as for `enter_read`.
     unsafe { current().memory.shared.forget_write(array, word) };
 }
 
