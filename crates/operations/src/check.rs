@@ -162,9 +162,7 @@ fn listed<T>(description: &Description, device: &Device, action: impl FnOnce() -
     let result = action();
     let is_listed = |kernel: &str| description.kernels.iter().any(|known| known.name == kernel);
     match device.loaded_kernels().iter().skip(before).find(|kernel| !is_listed(&kernel.name)) {
-        Some(unlisted) => {
-            Err(Error::UnlistedKernel { operation: description.name, kernel: unlisted.name.clone() })
-        }
+        Some(unlisted) => Err(Error::UnlistedKernel { operation: description.name, kernel: unlisted.name.clone() }),
         None => Ok(result),
     }
 }

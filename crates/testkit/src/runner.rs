@@ -386,9 +386,7 @@ impl Program<'_> {
             }
             if !device.is_cpu() && all_right {
                 let report = match sizes {
-                    Some(sizes) => {
-                        on_gpu(operation, &device, operation.describe().parse_sizes(sizes)?, common.seed)
-                    }
+                    Some(sizes) => on_gpu(operation, &device, operation.describe().parse_sizes(sizes)?, common.seed),
                     None => check(operation, &device, common.seed)?,
                 };
                 let is_right = report.holds();

@@ -57,9 +57,7 @@ fn what_is_unknown_is_said_with_what_there_is() {
     assert!(message("trace --kernel halfs").contains("(did you mean `halves`"));
     assert!(message("cost --launch-on cpu").contains("there is no device `cpu`"));
     assert!(message("sanitize --device cpu").contains("`check` looks for the same"));
-    assert!(
-        message("sanitize").contains("`sanitize` needs a GPU with kernels of this program: this program has no")
-    );
+    assert!(message("sanitize").contains("`sanitize` needs a GPU with kernels of this program: this program has no"));
     let refused = Arguments::try_parse_from(["program", "sanitize", "--tool", "memchek"]).err().unwrap();
     assert!(refused.to_string().contains("there is no tool `memchek` (did you mean `memcheck`"), "{refused}");
     assert!(!run("bench --op twice --runs 0").unwrap(), "said, and not passed");
