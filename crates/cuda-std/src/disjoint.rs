@@ -145,7 +145,8 @@ impl<'a, T: Element, P: Partition> DisjointSlice<'a, T, P> {
     /// let values = run_over(4, &mut [0; 4], |x: DisjointSlice<'_, u32>| {
     ///     let own = x.own()?;
     ///     own.set(10 * own.index() as u32);
-    ///     thread::sync_threads();
+    ///     // SAFETY: all threads come here.
+    ///     unsafe { thread::sync_threads() };
     ///     // SAFETY: the index is below that of the own element, and nobody writes behind the barrier.
     ///     own.index().checked_sub(1).map(|left| unsafe { x.whole().get_unchecked(left) })
     /// });

@@ -522,7 +522,7 @@ fn each_element_has_the_thread_that_its_partition_says() {
                 };
                 let found = marked(&of_warps, len, skipped);
                 let expected = |i: usize| {
-                    let (warp, lanes) = (i / row % (2 * blocks), if i / row % 2 == 0 { 32 } else { 8 });
+                    let (warp, lanes) = (i / row % (2 * blocks), if (i / row).is_multiple_of(2) { 32 } else { 8 });
                     warp / 2 * 40 + warp % 2 * 32 + i % row / 2 % lanes
                 };
                 assert!(found.iter().enumerate().all(|(i, thread)| *thread == expected(i)), "{row}: {found:?}");
