@@ -226,7 +226,7 @@ impl Report {
 impl OperationReport {
     /// What came of a case.
     pub(crate) fn new(operation: &str, case: testkit::Case) -> Self {
-        let testkit::Case { sizes, accuracy, failure } = case;
+        let testkit::Case { sizes, accuracy, failure, .. } = case;
         let Accuracy { elements, error, part_of_bound } = accuracy.unwrap_or_default();
         Self {
             operation: operation.to_owned(),
@@ -465,7 +465,7 @@ pub(crate) mod tests {
         report.problems.clear();
         assert!(report.passed() && report.summary().contains("All 1 checks passed"), "{}", report.summary());
         let failure = Some(testkit::Error::NoCases { operation: "scale" });
-        let case = testkit::Case { sizes: "rows=1".to_owned(), accuracy: None, failure };
+        let case = testkit::Case { sizes: "rows=1".to_owned(), accuracy: None, failure, schedules: None };
         report.operations.push(OperationReport::new("scale", case));
         assert!(!report.passed() && report.summary().contains("1 of 2 checks FAILED"), "{}", report.summary());
         let table = report.operations_table();

@@ -100,6 +100,34 @@ fn hints_for_the_caches_become_instructions_of_these_names() {
     }
 }
 
+/// Values of one thread do not tell which fence stands between; the instruction does.
+#[test]
+fn fences_have_the_order_and_the_scope_that_they_are_asked_for() {
+    let archs = PTX.expect("the test programs have PTX").iter();
+    // Before compute capability 9.0 there are no clusters.
+    let found = archs.filter_map(|(arch, kernels)| Some((arch, kernels.iter().find(|(name, _)| *name == "fences")?.1)));
+    let found: Vec<_> = found.collect();
+    assert_eq!(found.len(), 1);
+    for (arch, ptx) in found {
+        for scope in ["cta", "cluster", "gpu", "sys"] {
+            let counts = ["acq_rel", "sc"].map(|order| ptx.matches(&format!("fence.{order}.{scope};")).count());
+            assert_eq!(counts, [2, 2], "{scope} for {arch}");
+        }
+    }
+}
+
+/// Chunks that begin at multiples of their size are one access.
+#[test]
+fn chunks_of_a_thread_are_vectors() {
+    for (arch, kernels) in PTX.expect("the test programs have PTX") {
+        let ptx = |kernel: &str| kernels.iter().find(|(name, _)| *name == kernel).unwrap().1;
+        let chunks = ptx("partition_chunks");
+        assert!(chunks.contains("st.global.v4.b32") && chunks.contains("ld.global.v4.b32"), "{arch}: {chunks}");
+        let pairs = ptx("partition_rows_of_warps");
+        assert!(pairs.contains("st.global.v2.b32"), "{arch}: {pairs}");
+    }
+}
+
 /// Sums that were computed by the real thing: each kind of operands, and probes.
 #[test]
 fn the_reference_adds_up_as_an_h200_does() {

@@ -13,8 +13,8 @@ use crate::atomic::AtomicElement;
 use crate::executor::{Checks, Executor};
 use crate::{
     ContractViolation, Dim3, DisjointSlice, Element, GlobalAtomics, GlobalSlice, GlobalSliceMut, ImageLayout, ImageMap,
-    Kernel, KernelParam, Layout, SharedSlice, TensorMap, TensorMapMut, TileElement, TileLayout, TileSwizzle, View,
-    ViewName, dynamic_shared, hopper, thread,
+    Kernel, KernelParam, Layout, PerBlock, PerThread, PerWarp, SharedSlice, TensorMap, TensorMapMut, TileElement,
+    TileLayout, TileSwizzle, View, ViewName, dynamic_shared, hopper, thread,
 };
 
 /// The dynamic shared memory of each block, in bytes.
@@ -109,9 +109,23 @@ impl<'a, T: Element + KernelParam> OfSlice<'a, T> for GlobalSliceMut<'a, T> {
     }
 }
 
-impl<'a, T: Element + KernelParam> OfSlice<'a, T> for DisjointSlice<'a, T> {
+impl<'a, T: Element + KernelParam, const N: usize> OfSlice<'a, T> for DisjointSlice<'a, T, PerThread<N>> {
     fn of(slice: &'a mut [T]) -> Self {
-        Self::new(slice)
+        DisjointSlice::new(slice).divided(PerThread)
+    }
+}
+
+/// Rows of 40.
+impl<'a, T: Element + KernelParam, const N: usize> OfSlice<'a, T> for DisjointSlice<'a, T, PerBlock<N>> {
+    fn of(slice: &'a mut [T]) -> Self {
+        DisjointSlice::new(slice).divided(PerBlock::rows(40))
+    }
+}
+
+/// Rows of 40.
+impl<'a, T: Element + KernelParam, const N: usize> OfSlice<'a, T> for DisjointSlice<'a, T, PerWarp<N>> {
+    fn of(slice: &'a mut [T]) -> Self {
+        DisjointSlice::new(slice).divided(PerWarp::rows(40))
     }
 }
 

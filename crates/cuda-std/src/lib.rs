@@ -51,7 +51,7 @@
 //! |---|---|---|
 //! | [`thread`], [`warp`] | special registers, `bar.sync`, `shfl.sync` | the executor's coroutines |
 //! | [`GlobalSlice`], [`GlobalSliceMut`] | a pointer and a length; `_unchecked` is a plain load or store | every access checked |
-//! | [`DisjointSlice`] | the same, but each thread gets its own elements only, so that nothing is unsafe | the same |
+//! | [`DisjointSlice`] | the same, but each thread gets its own elements, chunks or rows only, so that nothing is unsafe | the same |
 //! | [`atomic`], [`GlobalAtomics`] | `atom`, `ld.acquire`, `st.release`, `fence` | the same, and clocks that know what is ordered |
 //! | [`cluster`] | `mapa`, `barrier.cluster`, `ld`, `st` and `atom` of `.shared::cluster` | the same, with a clock for each thread |
 //! | [`grid`] | the same, as the barrier of a cooperative launch | the same |
@@ -141,7 +141,10 @@ mod trap;
 pub use atomic::GlobalAtomics;
 pub use constant::Constant;
 pub use dim::Dim3;
-pub use disjoint::{DisjointSlice, OwnElement, OwnElements};
+pub use disjoint::{
+    DisjointSlice, OwnChunk, OwnChunks, OwnElement, OwnElements, OwnRow, OwnRows, Partition, PerBlock, PerThread,
+    PerWarp,
+};
 pub use element::{Bf16, E4m3, E5m2, Element, F16};
 pub use global::{GlobalSlice, GlobalSliceMut};
 #[cfg(not(target_arch = "nvptx64"))]
@@ -164,8 +167,8 @@ pub use tilewright_cuda_std_macros::{Element, KernelParam, constant, kernel};
 pub mod prelude {
     pub use crate::{
         Bf16, Dim3, DisjointSlice, E4m3, E5m2, Element, F16, GlobalAtomics, GlobalSlice, GlobalSliceMut, ImageMap,
-        KernelParam, Shared, SharedSlice, TensorMap, TensorMapMut, atomic, constant, convert, dynamic_shared,
-        gpu_assert, gpu_panic, gpu_println, hint, kernel, math, thread, warp,
+        KernelParam, PerBlock, PerThread, PerWarp, Shared, SharedSlice, TensorMap, TensorMapMut, atomic, constant,
+        convert, dynamic_shared, gpu_assert, gpu_panic, gpu_println, hint, kernel, math, thread, warp,
     };
 }
 

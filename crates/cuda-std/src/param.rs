@@ -67,6 +67,11 @@ impl Layout {
         self.number(T::LAYOUT)
     }
 
+    /// With another layout, of something that belongs to the type.
+    pub(crate) const fn with(self, other: Self) -> Self {
+        self.number(other.0)
+    }
+
     /// With the size and the alignment of the type itself.
     pub const fn sized<T>(self) -> Self {
         self.number(size_of::<T>() as u64).number(align_of::<T>() as u64)

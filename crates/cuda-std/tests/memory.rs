@@ -441,3 +441,115 @@ fn each_thread_has_elements_of_its_own_and_all_together_have_all() {
         }
     }
 }
+
+/// Which thread has written an element: its number in the grid, from 1 on. Elements that two have written say so.
+fn mark(seen: u32) -> u32 {
+    if seen == 0 { thread::index() as u32 + 1 } else { u32::MAX }
+}
+
+/// Each thread marks its own chunks of three.
+#[kernel(block = (4, 2))]
+fn marks_chunks(x: DisjointSlice<'_, u32, PerThread<3>>) {
+    for chunk in x.own_chunks() {
+        for i in 0..4 {
+            if let Some(seen) = chunk.get(i) {
+                assert!(chunk.set(i, mark(seen)));
+            } else {
+                assert!(!chunk.set(i, 0), "behind the end");
+            }
+        }
+    }
+}
+
+/// The same of vectors.
+#[kernel(block = (4, 2))]
+fn marks_vectors(x: DisjointSlice<'_, u32, PerThread<4>>) {
+    x.own_chunks().for_each(|chunk| chunk.set_vector(chunk.get_vector(0).map(mark)));
+}
+
+/// Of rows of each block.
+#[kernel(block = (4, 2))]
+fn marks_rows(x: DisjointSlice<'_, u32, PerBlock>) {
+    for row in x.own_rows() {
+        row.own_elements().for_each(|x| x.set(mark(x.get())));
+    }
+}
+
+/// Of rows of each warp, in vectors of two; the last warp has eight lanes.
+#[kernel(block = (20, 2))]
+fn marks_rows_of_warps(x: DisjointSlice<'_, u32, PerWarp<2>>) {
+    for row in x.own_rows() {
+        row.own_chunks().for_each(|chunk| chunk.set_vector(chunk.get_vector(0).map(mark)));
+    }
+}
+
+/// Whatever the grid, the length and the rows: each element has one thread, and the one that the partition says.
+#[test]
+fn each_element_has_the_thread_that_its_partition_says() {
+    let launches = [(Dim3::from(3), 100), (Dim3::new(2, 3, 2), 1001), (Dim3::from(1), 3), (Dim3::from(2), 0)];
+    let marked = |kernel: &dyn Fn(DisjointSlice<'_, u32>), len: usize, skipped: usize| {
+        // A slice that begins anywhere: only some are aligned to vectors.
+        let mut memory = vec![0; len + skipped];
+        kernel(DisjointSlice::new(&mut memory[skipped..]));
+        assert_eq!(memory[..skipped], vec![0; skipped]);
+        memory.split_off(skipped).into_iter().map(|x| x as usize - 1).collect::<Vec<_>>()
+    };
+    for (grid, len) in launches {
+        let (blocks, threads) = ((grid.x * grid.y * grid.z) as usize, 8);
+        for (checks, skipped) in ALL_CHECKS.into_iter().flat_map(|checks| [(checks, 0), (checks, 1), (checks, 2)]) {
+            let chunks = |x: DisjointSlice<'_, u32>| {
+                launch(checks, marks_chunks { x: x.divided(PerThread) }, grid).unwrap();
+            };
+            let found = marked(&chunks, len, skipped);
+            assert!(found.iter().enumerate().all(|(i, thread)| *thread == i / 3 % (blocks * threads)), "{found:?}");
+
+            let vectors = |x: DisjointSlice<'_, u32>| {
+                launch(checks, marks_vectors { x: x.divided(PerThread) }, grid).unwrap();
+            };
+            let found = marked(&vectors, len, skipped);
+            assert!(found.iter().enumerate().all(|(i, thread)| *thread == i / 4 % (blocks * threads)), "{found:?}");
+
+            for row in [1, 7, 8, 64, 5000] {
+                let rows = |x: DisjointSlice<'_, u32>| {
+                    launch(checks, marks_rows { x: x.divided(PerBlock::rows(row)) }, grid).unwrap();
+                };
+                let found = marked(&rows, len, skipped);
+                let expected = |i: usize| i / row % blocks * threads + i % row % threads;
+                assert!(found.iter().enumerate().all(|(i, thread)| *thread == expected(i)), "{row}: {found:?}");
+
+                let of_warps = |x: DisjointSlice<'_, u32>| {
+                    launch(checks, marks_rows_of_warps { x: x.divided(PerWarp::rows(row)) }, grid).unwrap();
+                };
+                let found = marked(&of_warps, len, skipped);
+                let expected = |i: usize| {
+                    let (warp, lanes) = (i / row % (2 * blocks), if (i / row).is_multiple_of(2) { 32 } else { 8 });
+                    warp / 2 * 40 + warp % 2 * 32 + i % row / 2 % lanes
+                };
+                assert!(found.iter().enumerate().all(|(i, thread)| *thread == expected(i)), "{row}: {found:?}");
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "rows of no elements do not divide a view of 4")]
+fn rows_without_elements_are_refused() {
+    let _ = DisjointSlice::new(&mut [1; 4]).divided(PerBlock::<1>::rows(0));
+}
+
+/// Divides in the kernel, by a number that threads do not agree on.
+#[kernel(block = 4)]
+fn divides(x: DisjointSlice<'_, u32>) {
+    for row in x.divided(PerBlock::<1>::rows(thread::index() + 1)).own_rows() {
+        row.own_elements().for_each(|x| x.set(1));
+    }
+}
+
+#[test]
+fn threads_cannot_divide_a_view() {
+    let mut x = [0; 16];
+    let fault = fault(Checks::Full, divides { x: DisjointSlice::new(&mut x) }, 1);
+    assert!(fault.to_string().contains("the host divides a view before a launch"), "{fault}");
+    let empty = DisjointSlice::<u32>::new(&mut []).divided(PerWarp::<1>::rows(0));
+    assert!(empty.is_empty(), "a matrix without columns");
+}

@@ -9,11 +9,11 @@ use serde::{Serialize, Serializer};
 
 use crate::Error;
 use crate::executor::executor;
-use crate::operation::{Bits, Operation, Sizes};
-use crate::trial::{Accuracy, Trial};
+use crate::operation::{Bits, Description, Operation, Sizes};
+use crate::trial::{Accuracy, Outputs, Trial};
 
 /// How often each case is run, to see whether the bits are the same.
-const RUNS: usize = 3;
+const RUNS: u64 = 3;
 
 /// How many failures are told in full.
 const SHOWN: usize = 3;
@@ -41,14 +41,56 @@ pub struct Case {
     /// What was wrong.
     #[serde(serialize_with = "as_text")]
     pub failure: Option<Error>,
+    /// The schedules with which the executor shows again what was wrong; none if nothing was, or if [`check_schedules`] has not run the case.
+    pub schedules: Option<Schedules>,
 }
 
 impl Case {
     pub(crate) fn of(sizes: String, result: Result<Accuracy, Error>) -> Self {
         match result {
-            Ok(accuracy) => Self { sizes, accuracy: Some(accuracy), failure: None },
-            Err(error) => Self { sizes, accuracy: None, failure: Some(error) },
+            Ok(accuracy) => Self { sizes, accuracy: Some(accuracy), failure: None, schedules: None },
+            Err(error) => Self { sizes, accuracy: None, failure: Some(error), schedules: None },
         }
+    }
+}
+
+/// In which orders the executor has blocks take turns that can wait for one another: as
+/// [`Executor::schedule`](cuda_std::executor::Executor::schedule) with each of some seeds, one after the other.
+///
+/// ```
+/// use operations::Schedules;
+///
+/// assert_eq!(Schedules::default(), Schedules { first: 0, count: 1 });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Schedules {
+    /// The first seed.
+    pub first: u64,
+    /// How many there are. None is taken for one.
+    pub count: u64,
+}
+
+impl Default for Schedules {
+    fn default() -> Self {
+        Self { first: 0, count: 1 }
+    }
+}
+
+impl Schedules {
+    /// The seed of a run, counted from 0.
+    const fn of_run(self, run: u64) -> u64 {
+        self.first.wrapping_add(run)
+    }
+}
+
+/// As the flags that ask for them, which are left out where they would say nothing new.
+impl fmt::Display for Schedules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, count } = self;
+        if *count > 1 {
+            write!(f, " --schedules {count}")?;
+        }
+        if *first > 0 { write!(f, " --schedule-seed {first}") } else { Ok(()) }
     }
 }
 
@@ -82,8 +124,15 @@ impl fmt::Display for Report {
             all.error,
             100.0 * all.part_of_bound
         )?;
-        for (sizes, error) in self.failures().take(SHOWN) {
-            write!(f, "\n  FAILED {sizes}: {error}\n    again: run --op {operation} --sizes {sizes} --seed {seed}")?;
+        for case in cases.iter().filter(|case| case.failure.is_some()).take(SHOWN) {
+            let Case { sizes, failure: Some(error), schedules, .. } = case else { continue };
+            write!(f, "\n  FAILED {sizes}: {error}\n    again: ")?;
+            match schedules {
+                Some(schedules) => {
+                    write!(f, "check --op {operation} --sizes {sizes} --seed {seed} --device cpu{schedules}")?;
+                }
+                None => write!(f, "run --op {operation} --sizes {sizes} --seed {seed}")?,
+            }
         }
         match self.failures().count().saturating_sub(SHOWN) {
             0 => Ok(()),
@@ -98,24 +147,24 @@ impl fmt::Display for Report {
 /// # Errors
 /// [`Error::NoCases`] and [`Error::SizesMismatch`] for cases that are none. What is wrong with a case is in the report.
 pub fn check(operation: &dyn Operation, device: &Device, seed: u64) -> Result<Report, Error> {
-    check_on(operation, [device; RUNS], seed)
+    let description = operation.describe();
+    let cases = description.cases(!device.is_cpu())?;
+    let cases = listed(&description, device, || {
+        cases.into_iter().map(|sizes| check_case(operation, device, sizes, seed)).collect()
+    })?;
+    Ok(Report { operation: description.name, device: device.name(), seed, cases })
 }
 
-/// The same, each run on a device of its own. The first is the one that the report names.
-fn check_on(operation: &dyn Operation, devices: [&Device; RUNS], seed: u64) -> Result<Report, Error> {
-    let device = devices[0];
-    let description = operation.describe();
-    let loaded_before = device.loaded_kernels().len();
-    let cases = description.cases(!device.is_cpu())?;
-    let case_of = |sizes: Sizes| Case::of(sizes.to_string(), run_on(operation, devices, sizes, seed));
-    let cases = cases.into_iter().map(case_of).collect();
+/// What an action gives, if no kernel was loaded for it on a device that the operation does not name.
+fn listed<T>(description: &Description, device: &Device, action: impl FnOnce() -> T) -> Result<T, Error> {
     // A device that others have used may have loaded a kernel before.
-    let loaded = device.loaded_kernels();
+    let before = device.loaded_kernels().len();
+    let result = action();
     let is_listed = |kernel: &str| description.kernels.iter().any(|known| known.name == kernel);
-    if let Some(unlisted) = loaded.iter().skip(loaded_before).find(|kernel| !is_listed(&kernel.name)) {
-        return Err(Error::UnlistedKernel { operation: description.name, kernel: unlisted.name.clone() });
+    match device.loaded_kernels().iter().skip(before).find(|kernel| !is_listed(&kernel.name)) {
+        Some(unlisted) => Err(Error::UnlistedKernel { operation: description.name, kernel: unlisted.name.clone() }),
+        None => Ok(result),
     }
-    Ok(Report { operation: description.name, device: device.name(), seed, cases })
 }
 
 /// Runs one case three times, and looks at it as [`check()`] does. What is wrong with it is in the result.
@@ -128,57 +177,142 @@ pub fn check_case(operation: &dyn Operation, device: &Device, sizes: Sizes, seed
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn run(operation: &dyn Operation, device: &Device, sizes: Sizes, seed: u64) -> Result<Accuracy, Error> {
-    run_on(operation, [device; RUNS], sizes, seed)
+    let mut runs = Runs::new(operation, sizes, seed)?;
+    for number in 1..=RUNS {
+        runs.run(device, || format!("in runs 1 and {number}"))?;
+    }
+    Ok(runs.accuracy)
 }
 
-fn run_on(
-    operation: &dyn Operation,
-    [first, others @ ..]: [&Device; RUNS],
-    sizes: Sizes,
-    seed: u64,
-) -> Result<Accuracy, Error> {
-    let trial = Trial::new(operation, sizes, seed)?;
-    let outputs = trial.run(first)?;
-    let mut accuracy = trial.judge(&outputs)?;
-    for (device, run) in others.into_iter().zip(2..) {
-        let again = trial.run(device)?;
-        match trial.description.bits {
-            Bits::Vary => accuracy = accuracy.and(trial.judge(&again)?),
-            Bits::Same | Bits::SameOnOneDevice => {
-                trial.compare(&format!("in runs 1 and {run}"), &outputs, &again)?;
+/// Runs of one case, which are to give the same.
+struct Runs<'a> {
+    trial: Trial<'a>,
+    /// Of the first one.
+    outputs: Option<Outputs>,
+    accuracy: Accuracy,
+}
+
+impl<'a> Runs<'a> {
+    fn new(operation: &'a dyn Operation, sizes: Sizes, seed: u64) -> Result<Self, Error> {
+        Ok(Self { trial: Trial::new(operation, sizes, seed)?, outputs: None, accuracy: Accuracy::default() })
+    }
+
+    /// One more. `beside` names the first one and this, should they differ.
+    fn run(&mut self, device: &Device, beside: impl FnOnce() -> String) -> Result<(), Error> {
+        let outputs = self.trial.run(device)?;
+        match (&self.outputs, self.trial.description.bits) {
+            (Some(first), Bits::Same | Bits::SameOnOneDevice) => self.trial.compare(&beside(), first, &outputs)?,
+            (None, _) | (_, Bits::Vary) => {
+                self.accuracy = self.accuracy.and(self.trial.judge(&outputs)?);
+                self.outputs.get_or_insert(outputs);
             }
         }
+        Ok(())
     }
-    Ok(accuracy)
 }
 
-/// Runs the small cases on the executor with all its checks: as [`check`] does with the limits of compute capability 9.0, and once with
-/// the limits of each that offers less. What does not fit there has to be refused, and what fits has to run. The second and the third run,
-/// which only show whether bits are the same, are with [`Checks::Bounds`].
+/// Runs the small cases on the executor as [`check_schedules`] does, with the first schedule.
 ///
 /// # Errors
 /// Those of [`check`].
 pub fn check_executor(operation: &dyn Operation, seed: u64) -> Result<Report, Error> {
-    let [checked, fast] = [executor(Checks::Full)?, executor(Checks::Bounds)?].map(Device::with_executor);
-    let mut report = check_on(operation, [&checked, &fast, &fast], seed)?;
-    report.device = "the CPU executor with all checks".to_owned();
+    check_schedules(operation, operation.describe().cases(false)?, seed, Schedules::default())
+}
+
+/// Runs cases on the executor with all its checks, with each of some schedules: as [`check`] does with the limits of compute capability
+/// 9.0, and with the first schedule once with the limits of each that offers less. What does not fit there has to be refused, and what fits
+/// has to run. Each case runs three times at least, each time with the next schedule: runs beyond the schedules that were asked for only
+/// show whether bits are the same, with [`Checks::Bounds`].
+///
+/// ```
+/// # use operations::{Error, Operation, Schedules, check_schedules};
+/// # fn twenty_orders(operation: &dyn Operation) -> Result<(), Error> {
+/// let sizes = operation.describe().parse_sizes("n=1000")?;
+/// let report = check_schedules(operation, vec![sizes], 1, Schedules { first: 0, count: 20 })?;
+/// assert!(report.holds(), "{report}"); // and with which schedule to look at it again
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`Error::UnlistedKernel`]. What is wrong with a case is in the report.
+pub fn check_schedules(
+    operation: &dyn Operation,
+    cases: Vec<Sizes>,
+    seed: u64,
+    schedules: Schedules,
+) -> Result<Report, Error> {
     let description = operation.describe();
-    for (sizes, case) in description.cases(false)?.into_iter().zip(&mut report.cases) {
-        // What is wrong everywhere needs no second word.
-        if case.failure.is_some() {
-            continue;
-        }
-        let failure = lesser_limits().find_map(|(capability, limits)| {
-            let result = run_with_limits(operation, sizes.clone(), seed, limits);
-            let source = Box::new(result.err()?);
-            Some(Error::OnCapability { capability: capability.to_string(), source })
-        });
-        if failure.is_some() {
-            case.accuracy = None;
-            case.failure = failure;
-        }
+    let schedules = Schedules { count: schedules.count.max(1), ..schedules };
+    let mut devices = Vec::new();
+    for run in 0..RUNS {
+        devices.push(device_of_run(schedules, run)?);
     }
-    Ok(report)
+    let cases = listed(&description, &devices[0], || {
+        cases.into_iter().map(|sizes| case_with_schedules(operation, &devices, sizes, seed, schedules)).collect()
+    })?;
+    let device = match schedules.count {
+        1 => "the CPU executor with all checks".to_owned(),
+        count => format!("the CPU executor with all checks and {count} schedules"),
+    };
+    Ok(Report { operation: description.name, device, seed, cases })
+}
+
+/// The executor of a run, counted from 0: with all checks, unless it is there for the bits alone.
+fn device_of_run(schedules: Schedules, run: u64) -> Result<Device, Error> {
+    let checks = if run < schedules.count { Checks::Full } else { Checks::Bounds };
+    Ok(Device::with_executor(executor(checks)?.schedule(schedules.of_run(run))))
+}
+
+/// One case; `devices` are those of the first runs.
+fn case_with_schedules(
+    operation: &dyn Operation,
+    devices: &[Device],
+    sizes: Sizes,
+    seed: u64,
+    schedules: Schedules,
+) -> Case {
+    let text = sizes.to_string();
+    // The run that shows it, and the first one, if it takes both.
+    let mut again = Schedules { count: 1, ..schedules };
+    let mut all_runs = || {
+        let mut runs = Runs::new(operation, sizes.clone(), seed)?;
+        for run in 0..schedules.count.max(RUNS) {
+            let own;
+            let device = match devices.get(run as usize) {
+                Some(device) => device,
+                None => {
+                    own = device_of_run(schedules, run)?;
+                    &own
+                }
+            };
+            let [one, other] = [0, run].map(|run| schedules.of_run(run));
+            let beside = || format!("in runs 1 and {}, with schedules {one} and {other}", run + 1);
+            if let Err(error) = runs.run(device, beside) {
+                // What was there for the bits alone may say more with all checks.
+                let checked = Schedules { first: other, count: 1 };
+                let error = match run >= schedules.count {
+                    true => runs.trial.run(&device_of_run(checked, 0)?).err().unwrap_or(error),
+                    false => error,
+                };
+                again = match error {
+                    Error::Varies { .. } if run < RUNS => again,
+                    Error::Varies { .. } => Schedules { count: run + 1, ..again },
+                    _ => checked,
+                };
+                return Err(error);
+            }
+        }
+        for (capability, limits) in lesser_limits() {
+            if let Err(error) = run_with_limits(operation, sizes.clone(), seed, limits, schedules.first) {
+                return Err(Error::OnCapability { capability: capability.to_string(), source: Box::new(error) });
+            }
+        }
+        Ok(runs.accuracy)
+    };
+    let result = all_runs();
+    let schedules = result.is_err().then_some(again);
+    Case { schedules, ..Case::of(text, result) }
 }
 
 /// The compute capabilities that refuse other launches than 9.0 does; one for each set of limits.
@@ -193,8 +327,14 @@ fn lesser_limits() -> impl Iterator<Item = (ComputeCapability, Limits)> {
     })
 }
 
-fn run_with_limits(operation: &dyn Operation, sizes: Sizes, seed: u64, limits: Limits) -> Result<(), Error> {
-    let device = Device::with_executor(executor(Checks::Full)?.with_limits(limits));
+fn run_with_limits(
+    operation: &dyn Operation,
+    sizes: Sizes,
+    seed: u64,
+    limits: Limits,
+    schedule: u64,
+) -> Result<(), Error> {
+    let device = Device::with_executor(executor(Checks::Full)?.with_limits(limits).schedule(schedule));
     let trial = Trial::new(operation, sizes, seed)?;
     match trial.run(&device) {
         Ok(outputs) => trial.judge(&outputs).map(drop),

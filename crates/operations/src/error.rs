@@ -83,6 +83,16 @@ pub enum Error {
         source: std::io::Error,
     },
 
+    /// An order of blocks was asked for where the executor does not run them.
+    #[error(
+        "a GPU has blocks take turns in an order of its own, and `{device}` is one: leave out `--schedules` and `--schedule-seed`, or take \
+         `--device cpu`"
+    )]
+    SchedulesOnGpu {
+        /// The device.
+        device: String,
+    },
+
     /// An operation has no size of this name.
     #[error("operation `{operation}` has no size `{name}`{nearest}")]
     UnknownSize {

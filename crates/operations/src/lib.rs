@@ -61,7 +61,7 @@
 //! | | what | where |
 //! |---|---|---|
 //! | [`check()`] | guard words around every argument, outputs that are NaN before, inputs as they were, every element within its bound, the same bits in three runs | any device |
-//! | [`check_executor`] | the same with all checks of the executor, also with the limits of lesser GPUs | the executor |
+//! | [`check_executor`], [`check_schedules`] | the same with all checks of the executor, in several orders of blocks, also with the limits of lesser GPUs | the executor |
 //! | [`cost()`] | by line of the kernels: sectors of global memory, bank conflicts, lanes that take part, as Nsight Compute counts them; with `--ncu` beside what that counts | the executor |
 //! | [`trace()`] | where kernels make the first NaN, infinity or subnormal number, or lose an addend | the executor |
 //! | [`record_steps`] | what a block does, step by step: accesses, barriers, transfers, products of each warp; as a file, a page, text | the executor |
@@ -93,7 +93,7 @@ mod trial;
 pub use agreement::{Agreement, Disagreement, agreement};
 pub use argument::{Argument, Distribution, Element, ElementType, Role, Values, Views};
 pub use bench::{MeasuredBaseline, Measurement, Times, bench};
-pub use check::{Case, Report, assert_checks, check, check_case, check_executor};
+pub use check::{Case, Report, Schedules, assert_checks, check, check_case, check_executor, check_schedules};
 pub use cost::{CostReport, cost, costs_of};
 pub use error::{Error, Nearest};
 pub use executor::executor;

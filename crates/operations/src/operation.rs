@@ -1,4 +1,5 @@
-//! What an operation says of itself.
+//! The trait [`Operation`]: its implementation names the kernels it launches, the sizes to test and to measure them with, their arguments, the
+//! launch, and a reference in double precision with an error bound for each element. Checks, comparisons and measurements follow from these.
 
 use std::fmt;
 

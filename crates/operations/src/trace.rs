@@ -37,14 +37,15 @@ fn as_text<S: Serializer>(first: &FirstUnusual, serializer: S) -> Result<S::Ok, 
 }
 
 /// Runs cases on the executor with all its checks, and looks for unusual numbers; whether the results are right does not matter.
+/// `schedule` decides the order of blocks that can wait for one another.
 ///
 /// # Errors
 /// What is wrong with a case otherwise.
-pub fn trace(operation: &dyn Operation, cases: Vec<Sizes>, seed: u64) -> Result<TraceReport, Error> {
+pub fn trace(operation: &dyn Operation, cases: Vec<Sizes>, seed: u64, schedule: u64) -> Result<TraceReport, Error> {
     let (mut found, mut known) = (Vec::new(), BTreeSet::new());
     for sizes in cases {
         let trace = Arc::new(ValueTrace::default());
-        let device = Device::with_executor(executor(Checks::Full)?.with_trace(Arc::clone(&trace)));
+        let device = Device::with_executor(executor(Checks::Full)?.schedule(schedule).with_trace(Arc::clone(&trace)));
         let text = sizes.to_string();
         Trial::new(operation, sizes, seed)?.run(&device)?;
         let new = trace.first().into_iter().filter(|first| known.insert((first.kernel, first.unusual)));
@@ -75,7 +76,7 @@ mod tests {
     fn the_first_case_that_shows_a_number_is_told() {
         let operation = Twice { wrong: false };
         let cases = ["n=0", "n=31", "n=100"].map(|sizes| operation.describe().parse_sizes(sizes).unwrap());
-        let report = trace(&operation, cases.into(), 1).unwrap();
+        let report = trace(&operation, cases.into(), 1, 0).unwrap();
         // Twice the largest number is infinite; of NaNs there are only those that are given.
         let found: Vec<_> = report.found.iter().map(|it| (&*it.sizes, it.first.unusual)).collect();
         assert!(found.iter().any(|(_, unusual)| *unusual == Unusual::Infinity), "{report}");

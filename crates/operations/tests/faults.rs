@@ -190,7 +190,8 @@ impl Operation for Reversed {
 fn reported(fault: Fault) -> Error {
     let report = check_executor(&Reversed(fault), 1).unwrap();
     let text = report.to_string();
-    assert!(!report.holds() && text.contains("run --op reversed --sizes blocks=1 --seed 1"), "{fault:?}: {text}");
+    let again = "again: check --op reversed --sizes blocks=1 --seed 1 --device cpu\n";
+    assert!(!report.holds() && text.contains(again), "{fault:?}: {text}");
     report.cases.into_iter().find_map(|case| case.failure).unwrap()
 }
 
@@ -253,6 +254,7 @@ fn a_missing_barrier_is_reported() {
 #[test]
 fn a_result_that_varies_is_reported() {
     let report = check(&Reversed(Fault::Varies), &Device::cpu(Checks::Bounds), 1).unwrap();
+    assert!(report.to_string().contains("again: run --op reversed --sizes blocks=1 --seed 1"), "{report}");
     let error = report.cases.into_iter().find_map(|case| case.failure).unwrap();
     assert!(matches!(&error, Error::Varies { runs, .. } if runs == "in runs 1 and 3"), "{error}");
 }

@@ -36,5 +36,5 @@ mod written;
 
 pub use counters::CostTask;
 pub use operations::*;
-pub use runner::{BenchTask, CheckTask, Common, Program, RunTask, Task, Wanted, main, markdown};
+pub use runner::{BenchTask, CheckTask, Common, Orders, Program, RunTask, Task, Wanted, main, markdown};
 pub use trace_task::{Format, TraceTask};

@@ -14,8 +14,8 @@ use crate::sanitize::{Planted, SanitizeTask};
 use crate::trace_task::TraceTask;
 use crate::written::{Provenance, WrittenMeasurement};
 use crate::{
-    Description, Error, Nearest, Operation, Report, Sizes, agreement, bench, check, check_case, check_executor, child,
-    ending, executor, mutants, trace,
+    Description, Error, Nearest, Operation, Report, Schedules, Sizes, agreement, bench, check, check_case,
+    check_schedules, child, ending, executor, mutants, trace,
 };
 
 /// What was asked for cannot be done: as clap says of flags that it does not know.
@@ -57,6 +57,12 @@ pub enum CheckTask {
     },
     /// Checks operations: on the executor with all its checks, and on a GPU if there is one.
     Check {
+        /// Only this case: the sizes, as `rows=3,cols=4`. Needs `--op` where operations have other sizes.
+        #[arg(long, value_name = "SIZES")]
+        sizes: Option<String>,
+        #[allow(missing_docs, reason = "its flags are documented")]
+        #[command(flatten)]
+        orders: Orders,
         /// Show where kernels make the first NaN, infinity or subnormal number, or lose an addend, on the executor.
         #[arg(long)]
         trace_values: bool,
@@ -108,6 +114,9 @@ pub struct RunTask {
     /// The sizes, as `rows=3,cols=4` [default: the last large case on a GPU, the last small one on the executor]
     #[arg(long, value_name = "SIZES")]
     pub sizes: Option<String>,
+    #[allow(missing_docs, reason = "its flags are documented")]
+    #[command(flatten)]
+    pub orders: Orders,
     /// Show where kernels make the first NaN, infinity or subnormal number, or lose an addend, on the executor.
     #[arg(long)]
     pub trace_values: bool,
@@ -142,6 +151,38 @@ pub struct Wanted {
     /// Only the operations that launch this kernel.
     #[arg(long, value_name = "NAME")]
     pub kernel: Option<String>,
+}
+
+/// The orders in which the executor has blocks take turns that can wait for one another. The default is one.
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Orders {
+    /// In how many orders blocks that can wait for one another take turns on the executor, each with all checks.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub schedules: u64,
+    /// What decides the first of these orders; the others have the numbers after it.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub schedule_seed: u64,
+}
+
+impl Default for Orders {
+    fn default() -> Self {
+        let Schedules { first, count } = Schedules::default();
+        Self { schedules: count, schedule_seed: first }
+    }
+}
+
+impl Orders {
+    fn schedules(self) -> Schedules {
+        Schedules { first: self.schedule_seed, count: self.schedules }
+    }
+
+    /// Refuses a GPU, unless nothing was asked for.
+    fn require_executor(self, device: &Device) -> Result<(), Error> {
+        if device.is_cpu() || self == Self::default() {
+            return Ok(());
+        }
+        Err(Error::SchedulesOnGpu { device: device.name() })
+    }
 }
 
 /// What all tasks have in common.
@@ -216,8 +257,8 @@ impl Program<'_> {
     /// [`Task::Sanitize`] starts processes. A program that may be told to end meanwhile calls [`ending::listen`] before.
     pub fn run(&self, task: Option<Task>) -> Result<bool, Error> {
         let check_all = || {
-            let (wanted, common) = (Wanted::default(), Common::default());
-            Task::Check(CheckTask::Check { trace_values: false, wanted, common })
+            let (wanted, common, orders) = (Wanted::default(), Common::default(), Orders::default());
+            Task::Check(CheckTask::Check { sizes: None, orders, trace_values: false, wanted, common })
         };
         match task.unwrap_or_else(check_all) {
             Task::Run(task) => self.run_one(&task),
@@ -236,12 +277,13 @@ impl Program<'_> {
                 Ok(true)
             }
             Task::Check(CheckTask::List { json, .. }) => Ok(self.list(json)),
-            Task::Check(CheckTask::Check { trace_values, wanted, common }) => {
-                let is_right = self.check(&wanted, &common)?;
+            Task::Check(CheckTask::Check { sizes, orders, trace_values, wanted, common }) => {
+                let sizes = sizes.as_deref();
+                let is_right = self.check(&wanted, sizes, orders, &common)?;
                 let is_traced = !trace_values
                     || self.each(&wanted, |operation| {
-                        let cases = operation.describe().cases(false)?;
-                        Ok(show(&trace(operation, cases, common.seed)?, common.json, true))
+                        let cases = cases_for(operation, sizes)?;
+                        Ok(show(&trace(operation, cases, common.seed, orders.schedule_seed)?, common.json, true))
                     })?;
                 Ok(is_right && is_traced)
             }
@@ -306,36 +348,47 @@ impl Program<'_> {
     }
 
     fn run_one(&self, task: &RunTask) -> Result<bool, Error> {
-        let RunTask { op, sizes: wanted_sizes, trace_values, common } = task;
+        let RunTask { op, sizes: wanted_sizes, orders, trace_values, common } = task;
         let operations = select(self.operations, &Wanted { op: Some(op.clone()), kernel: None })?;
         let device = self.device(common)?;
+        orders.require_executor(&device)?;
         let mut all_right = true;
         for operation in operations {
             let sizes = sizes_for(operation, &device, wanted_sizes.as_deref())?;
             if *trace_values {
-                show(&trace(operation, vec![sizes.clone()], common.seed)?, common.json, true);
+                let traced = trace(operation, vec![sizes.clone()], common.seed, orders.schedule_seed)?;
+                show(&traced, common.json, true);
             }
-            let case = check_case(operation, &device, sizes, common.seed);
-            let (operation, device, seed) = (operation.describe().name, device.name(), common.seed);
-            let report = Report { operation, device, seed, cases: vec![case] };
+            let report = if device.is_cpu() {
+                check_schedules(operation, vec![sizes], common.seed, orders.schedules())?
+            } else {
+                on_gpu(operation, &device, sizes, common.seed)
+            };
             let is_right = report.holds();
             all_right &= show(&report, common.json, is_right);
         }
         Ok(all_right)
     }
 
-    fn check(&self, wanted: &Wanted, common: &Common) -> Result<bool, Error> {
+    fn check(&self, wanted: &Wanted, sizes: Option<&str>, orders: Orders, common: &Common) -> Result<bool, Error> {
         let device = self.device(common)?;
+        if common.device.is_some() {
+            orders.require_executor(&device)?;
+        }
         self.each(wanted, |operation| {
             let mut all_right = true;
             // On a GPU the executor's checks come first, unless only the GPU was asked for: it may not survive what they find.
             if device.is_cpu() || common.device.is_none() {
-                let report = check_executor(operation, common.seed)?;
+                let cases = cases_for(operation, sizes)?;
+                let report = check_schedules(operation, cases, common.seed, orders.schedules())?;
                 let is_right = report.holds();
                 all_right &= show(&report, common.json, is_right);
             }
             if !device.is_cpu() && all_right {
-                let report = check(operation, &device, common.seed)?;
+                let report = match sizes {
+                    Some(sizes) => on_gpu(operation, &device, operation.describe().parse_sizes(sizes)?, common.seed),
+                    None => check(operation, &device, common.seed)?,
+                };
                 let is_right = report.holds();
                 all_right &= show(&report, common.json, is_right);
             }
@@ -459,6 +512,21 @@ fn by_kernel(operations: &[&'static dyn Operation], kernel: &str) -> Vec<&'stati
     operations.iter().filter_map(|operation| operation.by_kernel(kernel)).collect()
 }
 
+/// The one case that was asked for, or all that are meant for the executor.
+fn cases_for(operation: &dyn Operation, text: Option<&str>) -> Result<Vec<Sizes>, Error> {
+    let description = operation.describe();
+    match text {
+        Some(text) => Ok(vec![description.parse_sizes(text)?]),
+        None => description.cases(false),
+    }
+}
+
+/// What comes of one case on a GPU.
+fn on_gpu(operation: &dyn Operation, device: &Device, sizes: Sizes, seed: u64) -> Report {
+    let case = check_case(operation, device, sizes, seed);
+    Report { operation: operation.describe().name, device: device.name(), seed, cases: vec![case] }
+}
+
 /// The sizes that were asked for, or those of the last case that is meant for the device.
 pub(crate) fn sizes_for(operation: &dyn Operation, device: &Device, text: Option<&str>) -> Result<Sizes, Error> {
     let description = operation.describe();
@@ -469,76 +537,4 @@ pub(crate) fn sizes_for(operation: &dyn Operation, device: &Device, text: Option
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{Halved, Twice};
-
-    fn run(line: &str) -> Result<bool, Error> {
-        let words = ["program"].into_iter().chain(line.split(' ').filter(|word| !word.is_empty()));
-        let arguments = Arguments::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
-        Program { operations: &[&Twice { wrong: false }, &Halved], kernel_sets: &[], planted: &[] }.run(arguments.task)
-    }
-
-    #[test]
-    fn every_task_runs_on_the_executor() {
-        for line in [
-            "",
-            "list",
-            "list --json",
-            "list --markdown",
-            "check --json",
-            "check --op twice --device cpu --seed 9",
-            "run --op halved",
-            "run --op twice --trace-values",
-            "check --trace-values --json",
-            "run --op twice --sizes n=77 --seed 3 --json",
-            "mutants --kernel halves",
-            "agreement --device cpu --seeds 1",
-            "cost",
-            "cost --op twice --sizes n=77 --json",
-            "trace",
-            "trace --kernel halves --sizes n=77 --block 2 --block 1,0,0 --schedule-seed 3 --format json",
-            "trace --op twice --format html",
-            "trace --op twice --format chrome --limit 2",
-            "bench --op twice --runs 3 --json --sizes n=100",
-        ] {
-            assert!(run(line).unwrap_or_else(|error| panic!("{line}: {error}")), "{line}");
-        }
-    }
-
-    #[test]
-    fn what_is_unknown_is_said_with_what_there_is() {
-        let message = |line: &str| run(line).unwrap_err().to_string();
-        assert!(message("run --op twise").contains("`twise` (did you mean `twice` or `halved`?)"));
-        assert!(message("check --kernel doubled").contains("(did you mean `doubles` or `halves`?)"));
-        assert!(message("run --op twice --sizes m=3").contains("has no size `m` (did you mean `n`?)"));
-        assert!(message("check --device gpu").contains("there is no device `gpu`"));
-        assert_eq!(["cpu", "cuda", "cuda:3", "4"].map(|it| device_of(it).unwrap()), [None, Some(0), Some(3), Some(4)]);
-        assert!(message("check --device cuda:-1").contains("there is no device `cuda:-1`"));
-        assert!(message("agreement").contains("needs a GPU"));
-        assert!(message("sanitize --op twise").contains("(did you mean `twice`"));
-        assert!(message("sanitize --kernel doubled").contains("(did you mean `doubles`"));
-        assert!(message("cost --ncu --device cpu").contains("come without `--ncu`"));
-        assert!(message("cost --ncu --op halved").contains("this program has no kernel sets"));
-        assert!(message("trace --op twice --block 9,0,0").contains("there is no block (9, 0, 0)"));
-        assert!(message("trace --op twice --launch 1").contains("no launch 1, counted from 0, of any kernel"));
-        assert!(message("trace --kernel halfs").contains("(did you mean `halves`"));
-        assert!(message("cost --launch-on cpu").contains("there is no device `cpu`"));
-        assert!(message("sanitize --device cpu").contains("`check` looks for the same"));
-        assert!(
-            message("sanitize").contains("`sanitize` needs a GPU with kernels of this program: this program has no")
-        );
-        let refused = Arguments::try_parse_from(["program", "sanitize", "--tool", "memchek"]).err().unwrap();
-        assert!(refused.to_string().contains("there is no tool `memchek` (did you mean `memcheck`"), "{refused}");
-        assert!(!run("bench --op twice --runs 0").unwrap(), "said, and not passed");
-    }
-
-    #[test]
-    fn one_wrong_operation_fails_the_program_and_the_others_have_their_turn() {
-        let program = Program { operations: &[&Twice { wrong: true }, &Halved], kernel_sets: &[], planted: &[] };
-        for line in ["check", "run --op twice", "bench"] {
-            let task = Arguments::try_parse_from(["program"].into_iter().chain(line.split(' '))).unwrap().task;
-            assert!(!program.run(task).unwrap(), "{line}");
-        }
-    }
-}
+mod tests;

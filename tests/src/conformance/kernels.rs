@@ -22,6 +22,9 @@ pub mod launches;
 #[path = "../../fixtures/instructions/src/mma.rs"]
 pub mod mma;
 
+#[path = "../../fixtures/instructions/src/partitions.rs"]
+pub mod partitions;
+
 #[path = "../../fixtures/instructions/src/scalar.rs"]
 pub mod scalar;
 

@@ -21,6 +21,7 @@ pub mod number;
 pub mod numerics;
 pub mod operands;
 pub mod outcome;
+mod partitions;
 pub mod pixels;
 pub mod probes;
 pub mod products;

@@ -260,6 +260,13 @@ pub fn instructions() -> Vec<Instruction> {
             |rng, case| pairs_to_add(rng, case, Format::Bf16),
             |x| pair_results(x, Format::Bf16),
         ),
+        thread(
+            kernel!(atomics::fences),
+            (1, atomics::FENCES),
+            Content::Bits,
+            |rng, _| vec![rng.random()],
+            |x| (0..atomics::FENCES as u32).map(|i| x[0].rotate_left(i)).collect(),
+        ),
         of_warp(kernel!(mma::mma_m8n8k4_fp64), (mma::FP64_INPUTS, mma::FP64_OUTPUTS), to_multiply_fp64, |x| {
             let number = |register: usize, lane: usize| {
                 fp64(x[2 * register * LANES + lane], x[(2 * register + 1) * LANES + lane])
@@ -306,6 +313,7 @@ pub fn instructions() -> Vec<Instruction> {
         of_warp(kernel!(warp::copy_16_bytes), copy_words, to_copy, |x| copied(x, 4)),
     ];
     all.extend(super::elements::instructions());
+    all.extend(super::partitions::instructions());
     all.extend(super::launches::instructions());
     all.extend(super::clusters::instructions());
     all
@@ -433,11 +441,11 @@ fn near_integers(rng: &mut StdRng, case: usize, words: usize) -> Vec<u32> {
 }
 
 /// What exchanges, minima and maxima of numbers with a point return and leave.
-fn float_results<T: Copy + PartialOrd>(a: T, b: T) -> [T; 6] {
+fn float_results<T: Copy + PartialOrd>(a: T, b: T) -> [T; 8] {
     let is_nan = |x: T| x.partial_cmp(&x).is_none();
     let chosen = |is_further: bool| if is_further || is_nan(a) { b } else { a };
-    // An exchange, if it takes place, leaves the number that was there.
-    [a, a, a, chosen(b < a), a, chosen(b > a)]
+    // An exchange with a comparison, if it takes place, leaves the number that was there.
+    [a, b, a, a, a, chosen(b < a), a, chosen(b > a)]
 }
 
 /// Two pairs of numbers of 16 bits.
@@ -460,7 +468,7 @@ fn pair_results(x: &[u32], format: Format) -> Vec<u32> {
         let sum = of(x[0] >> shift) + of(x[1] >> shift);
         converted(Format::Fp32, sum.to_bits(), format, NEAREST)
     };
-    let once = [x[0], half(16) << 16 | half(0), x[0], x[0]];
+    let once = [x[0], half(16) << 16 | half(0), x[0], x[1], x[0], x[0]];
     [once, once].concat()
 }
 

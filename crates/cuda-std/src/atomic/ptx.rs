@@ -1,5 +1,7 @@
-//! The instructions. Each is one for every order, scope and space, and all but one are left out by the compiler, which knows these when
-//! it compiles the call.
+//! The PTX of atomic loads, stores, read-modify-write operations and fences.
+//!
+//! A function writes its instruction (`atom.acq_rel.gpu.global.add.u32`) once for every memory order, scope and state space, and chooses by
+//! a `match`. Order, scope and space of a call are constants, so the compiler keeps one of the instructions and drops the others.
 
 use core::arch::asm;
 

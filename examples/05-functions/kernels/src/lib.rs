@@ -10,6 +10,8 @@
 //! The functions are Rust of operations that IEEE 754 defines, so that `agreement` has to find the same bits on a GPU and on the CPU,
 //! for each number. Inputs are words, not numbers, because nothing may change a NaN on its way. Every other thread takes its number from
 //! `near` instead: few of any 32 bits are an argument that, for instance, `acos` has a value for.
+//!
+//! `further.rs` has functions of other kinds, those of f64, and the approximations of `math::fast`, which `agreement` compares within their bounds.
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
@@ -130,6 +132,9 @@ pub fn pairs(
         }
     }
 }
+
+mod further;
+pub use further::*;
 
 mod speed;
 pub use speed::*;

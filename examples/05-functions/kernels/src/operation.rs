@@ -1,4 +1,4 @@
-//! What the kernels are for. No GPU sees this.
+//! The test cases of the kernels, the f64 reference of each function, and the error that its documentation states.
 
 use testkit::{
     Argument, Bits, Description, Device, Distribution, Element, Error, Expected, Operation, Sizes, Values, Views,
@@ -62,7 +62,7 @@ const OF_TWO: [OfTwo; 7] = [
 ];
 
 /// sin πx: the remainder by 2 is exact.
-fn sinpi(x: f64) -> f64 {
+pub(crate) fn sinpi(x: f64) -> f64 {
     let y = x % 2.0;
     // From −1/2 to 1/2, where the sine is the same.
     let y = if y.abs() > 1.5 {
@@ -91,7 +91,7 @@ fn remainder(x: f64, y: f64) -> f64 {
 }
 
 /// What a function shall be, within so many units in the last place.
-fn within(value: f64, ulps: f64) -> Expected {
+pub(crate) fn within(value: f64, ulps: f64) -> Expected {
     let exponent = ((value.abs().to_bits() >> 52) as i32 - 1023).clamp(-126, 127);
     Expected::within(value, ulps * 2f64.powi(exponent - 23))
 }

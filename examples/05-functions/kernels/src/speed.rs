@@ -133,7 +133,7 @@ in_loops! {
     loop_fmod: |x| math::fmod(x, 0.3), |x| x % f64::from(0.3f32), [(0.25, 0.75), (1.0, 1000.0)];
 }
 
-/// What the kernels are for. No GPU sees this.
+/// The test cases of the kernels, the sums computed in f64, and their error bounds. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use cuda_std::KernelFacts;

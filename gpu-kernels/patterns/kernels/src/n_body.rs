@@ -106,7 +106,7 @@ pub fn n_body_fp32(softening: f32, bodies: GlobalSlice<'_, f32>, accelerations: 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::NBody;
 
-/// What the kernel is for. No GPU sees this.
+/// The test cases of the kernel, the accelerations computed in f64, and the error bound of each element. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
 

@@ -17,23 +17,21 @@ use cuda_std::prelude::*;
 
 /// `steps` steps from `x`, by way of `y`: the result is in `x` after an even number of steps, otherwise in `y`.
 #[kernel(block = 256, cooperative, any_grid, requires(x.len() == y.len(), met.len() == 1))]
-pub fn relax_fp32(steps: u32, x: GlobalSliceMut<'_, f32>, y: GlobalSliceMut<'_, f32>, met: GlobalAtomics<'_, u32>) {
+pub fn relax_fp32(steps: u32, x: DisjointSlice<'_, f32>, y: DisjointSlice<'_, f32>, met: GlobalAtomics<'_, u32>) {
     let (mut from, mut to) = (x, y);
     let mut step = 0;
     while step < steps {
-        let mut i = thread::index();
-        while i < from.len() {
-            // SAFETY: each point has one thread, which writes it in `to`; that nobody reads `to` and nobody writes `from` in this
-            // step, the meeting sees to. All threads come to it as often.
-            unsafe {
-                let value = if i == 0 || i + 1 == from.len() {
-                    from.get_unchecked(i)
+        let all = from.whole();
+        for point in to.own_elements() {
+            let i = point.index();
+            // SAFETY: below the length, which is that of both. Nobody writes `from` in this step: the meeting sees to that.
+            point.set(unsafe {
+                if i == 0 || i + 1 == all.len() {
+                    all.get_unchecked(i)
                 } else {
-                    0.5 * (from.get_unchecked(i - 1) + from.get_unchecked(i + 1))
-                };
-                to.set_unchecked(i, value);
-            }
-            i += thread::count();
+                    0.5 * (all.get_unchecked(i - 1) + all.get_unchecked(i + 1))
+                }
+            });
         }
         // SAFETY: the kernel is cooperative, and all threads come here in each step.
         unsafe { grid::sync(met) };
@@ -45,7 +43,7 @@ pub fn relax_fp32(steps: u32, x: GlobalSliceMut<'_, f32>, y: GlobalSliceMut<'_, 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::Relax;
 
-/// What the kernel is for. No GPU sees this.
+/// The test cases of the kernel, the same steps computed in f64, and the error bound of each element. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{
@@ -86,7 +84,7 @@ mod operation {
             // As many blocks as have something to do, and run at the same time.
             let blocks =
                 (n as u64).div_ceil(relax_fp32::BLOCK.x.into()).clamp(1, device.resident_blocks(&relax_fp32::FACTS)?);
-            let (x, y, met) = (views.write("x")?, views.write("y")?, views.atomics("met")?);
+            let (x, y, met) = (views.disjoint("x")?, views.disjoint("y")?, views.atomics("met")?);
             Ok(device.launch_any_grid(blocks as u32, relax_fp32 { steps: steps as u32, x, y, met })?)
         }
 

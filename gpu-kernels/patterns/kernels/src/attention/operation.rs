@@ -1,4 +1,5 @@
-//! What the kernels are for. No GPU sees this.
+//! The test cases of the attention kernels, softmax(Q·Kᵀ)·V computed in f64, and the error bound of each element. It is compiled for the host
+//! only.
 
 use blocks::mma_scheme::ThreeTf32;
 use cuda_driver::{TensorElement, TensorSwizzle};

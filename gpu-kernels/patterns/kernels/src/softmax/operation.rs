@@ -1,4 +1,5 @@
-//! What the kernels are for. No GPU sees this.
+//! The test cases of the softmax kernels, the softmax of each row computed in f64, and the error bound of each element. It is compiled for the
+//! host only.
 
 use testkit::{
     Argument, Bits, Description, Device, Distribution, Error, Expected, FP32_ROUNDING, Operation, Sizes, Values, Views,
