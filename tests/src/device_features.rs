@@ -3,7 +3,7 @@
 use cuda_std::executor::{Executor, LaunchError};
 use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut, Kernel};
 use kernels::{
-    LAYOUTS, LOWER_LANES, THREADS, X_LEN, Y_LEN, lane_numbers, launch_sized_memory, parameter_layouts,
+    LAYOUTS, LOWER_LANES, THREADS, X_LEN, Y_LEN, lane_numbers, launch_sized_memory, not_inlined, parameter_layouts,
     reverse_in_three_dimensions, shuffles_of_4_bytes, shuffles_of_8_bytes, vector_load, votes, warp_barrier,
 };
 
@@ -28,6 +28,7 @@ pub enum Feature {
     Votes,
     WarpBarrier,
     LaneNumbers,
+    NotInlined,
     ParameterLayouts,
 }
 
@@ -76,7 +77,7 @@ pub fn untouched() -> Vec<u64> {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::VectorLoad,
         Self::ReverseInThreeDimensions,
         Self::LaunchSizedMemory,
@@ -85,6 +86,7 @@ impl Feature {
         Self::Votes,
         Self::WarpBarrier,
         Self::LaneNumbers,
+        Self::NotInlined,
         Self::ParameterLayouts,
     ];
 
@@ -102,6 +104,7 @@ impl Feature {
             Self::Votes => of::<votes<'_>>(),
             Self::WarpBarrier => of::<warp_barrier<'_>>(),
             Self::LaneNumbers => of::<lane_numbers<'_>>(),
+            Self::NotInlined => of::<not_inlined<'_>>(),
             Self::ParameterLayouts => of::<parameter_layouts<'_>>(),
         }
     }
@@ -132,6 +135,7 @@ impl Feature {
                 Self::Votes => launcher.launch(votes { x, y }, blocks),
                 Self::WarpBarrier => launcher.launch(warp_barrier { x, y }, blocks),
                 Self::LaneNumbers => launcher.launch(lane_numbers { x, y }, blocks),
+                Self::NotInlined => launcher.launch(not_inlined { x, y }, blocks),
                 Self::ParameterLayouts => launcher.launch(parameter_layouts { x, y }, blocks),
             }
         }
@@ -162,6 +166,11 @@ impl Feature {
                 }
                 Self::WarpBarrier => vec![bits(first + (lane + 1) % 32)],
                 Self::LaneNumbers => vec![(i % 48 % 32) as u64, bits(i)],
+                Self::NotInlined => {
+                    let (block, next) = (i / 64 * 64, (i + 1) % 64);
+                    let (opposite, own) = (x[block + 63 - next], x[block + next]);
+                    [opposite - own, -opposite - own].map(|value| value.to_bits().into()).to_vec()
+                }
                 Self::ParameterLayouts => LAYOUTS.into_iter().chain([bits(i)]).collect(),
             };
             for (slot, value) in slots.into_iter().enumerate() {

@@ -317,6 +317,7 @@ fn a_shared_array_outside_of_a_kernel_fails_the_build() {
     let error = build("fixtures/misplaced-shared").unwrap_err();
     let Error::Pass { reason: PassError::WritableStatic { kernel, name }, .. } = &error else { panic!("{error}") };
     assert_eq!((kernel.as_str(), name.as_str()), ("reverse", "misplaced_shared::OUTSIDE"));
+    assert!(error.to_string().contains("src/lib.rs:14:17 (`OUTSIDE.write(t, x.get_unchecked(t))`)"), "{error}");
 }
 
 /// The alignment of dynamic shared memory, in bytes: the largest that anything in it can need.
@@ -326,7 +327,7 @@ const DYNAMIC_SHARED_ALIGNMENT: u32 = 1024;
 type Instructions = &'static [(&'static str, usize)];
 
 /// The kernels of `fixtures/device-features`: their shared memory in bytes, and the instructions that they are there for.
-const FEATURES: [(Feature, u32, Instructions); 9] = [
+const FEATURES: [(Feature, u32, Instructions); 10] = [
     (Feature::VectorLoad, 0, &[("ld.global.v4.", 1)]),
     (Feature::ReverseInThreeDimensions, 320, &[("st.shared.", 1), ("bar.sync", 1), ("ld.shared.", 1)]),
     (Feature::LaunchSizedMemory, 0, &[("st.shared.", 2), ("bar.sync", 1), ("ld.shared.", 2)]),
@@ -343,6 +344,19 @@ const FEATURES: [(Feature, u32, Instructions); 9] = [
     (Feature::Votes, 0, &[("vote.sync.all.", 1), ("vote.sync.any.", 2), ("vote.sync.ballot.", 2)]),
     (Feature::WarpBarrier, 256, &[("st.shared.", 1), ("bar.warp.sync", 1), ("ld.shared.", 1), ("bar.sync", 0)]),
     (Feature::LaneNumbers, 0, &[("ld.global.", 1), ("st.global.", 2)]),
+    (
+        Feature::NotInlined,
+        512,
+        &[
+            ("st.shared.", 3),
+            ("ld.shared.", 2),
+            ("ld.global.", 2),
+            ("call", 2),
+            ("bar.sync", 2),
+            ("ld.b", 0),
+            ("st.b", 0),
+        ],
+    ),
     (Feature::ParameterLayouts, 0, &[("ld.global.", 1), ("st.global.", 6)]),
 ];
 
@@ -382,7 +396,8 @@ fn dynamic_shared_memory_is_external_and_aligned() {
             let declarations: Vec<_> = kernel.ptx.lines().filter(|line| line.contains(".extern .shared")).collect();
             let expected =
                 format!(".extern .shared .align {DYNAMIC_SHARED_ALIGNMENT} .b8 __tilewright_dynamic_shared[];");
-            let expected = if kernel.name == "launch_sized_memory" { vec![expected] } else { Vec::new() };
+            let has_any = ["launch_sized_memory", "not_inlined"].contains(&kernel.name.as_str());
+            let expected = if has_any { vec![expected] } else { Vec::new() };
             assert_eq!(declarations, expected, "{} for {}", kernel.name, module.arch);
         }
     }

@@ -29,10 +29,12 @@ pub enum Error {
         diagnostics: String,
     },
     /// What the compiler made of the crate cannot be made device code.
-    #[error("the kernels cannot be linked for {arch}: {reason}")]
+    #[error("the kernels cannot be linked for {arch}: {}{reason}", at(.place))]
     Pass {
         /// The architecture being linked for.
         arch: Arch,
+        /// Where in Rust, as far as it is known: file, line, column and the expression there.
+        place: Option<Box<str>>,
         /// What is wrong, and where.
         reason: PassError,
     },
@@ -59,8 +61,8 @@ pub enum Error {
     Check {
         /// The architecture.
         arch: Arch,
-        /// The file, line and column in Rust, as far as they are known.
-        place: Option<String>,
+        /// Where in Rust, as far as it is known: file, line, column and the expression there.
+        place: Option<Box<str>>,
         /// The rejected PTX, for reading.
         ptx: PathBuf,
         /// What is wrong, and where.
@@ -85,12 +87,14 @@ pub enum Error {
     #[error("{CUBINS_VARIABLE} names the architectures to make machine code for, separated by commas: {0}")]
     CubinArch(#[from] UnknownArch),
     /// One of LLVM's tools, or cargo outside of a compile, failed.
-    #[error("{tool} failed ({status}){}: {message}{}", within(.function), see(.log))]
+    #[error("{tool} failed ({status}){}: {}{message}{}", within(.function), at(.place), see(.log))]
     Tool {
         /// Which.
         tool: String,
         /// Its exit status.
         status: std::process::ExitStatus,
+        /// Where in Rust, as far as it is known: file, line, column and the expression there.
+        place: Option<Box<str>>,
         /// What it said, without what is of use to its authors only.
         message: String,
         /// The function that it was about, if it says so.
@@ -118,7 +122,7 @@ impl Error {
     }
 }
 
-fn at(place: &Option<String>) -> String {
+fn at(place: &Option<Box<str>>) -> String {
     place.as_ref().map_or_else(String::new, |place| format!("{place}: "))
 }
 

@@ -44,6 +44,7 @@ pub(crate) fn wrapper(toolchain: &Toolchain, target_dir: &Path) -> Result<PathBu
         return Err(Error::Tool {
             tool: format!("{} for {}", toolchain.rustc.display(), source.display()),
             status: output.status,
+            place: None,
             message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             function: None,
             log: None,

@@ -19,7 +19,7 @@ use gpu_facts::ptx_facts;
 use crate::compile::{BASE, UNROLL_THRESHOLD};
 use crate::explain::{LlvmLog, with_lines_of_the_crate};
 use crate::files::write_atomically;
-use crate::inspect::{Ptx, loops, split};
+use crate::inspect::{Allowed, Ptx, loops, split};
 use crate::pass::{Entry, Rewritten};
 use crate::toolchain::Toolchain;
 use crate::{Arch, Error, Pipeline, environment, inspect, pass};
@@ -144,9 +144,12 @@ impl Link<'_> {
         write_atomically(ptx_path, ptx.as_bytes())?;
         let refuse = |reason| Error::Check { arch, ptx: ptx_path.to_owned(), place: None, reason };
         let parsed = Ptx::parse(&ptx).map_err(refuse)?;
-        let with_local: Vec<_> = rewritten.kernels.iter().filter(|(_, entry)| entry.allows_local).collect();
-        let with_local: Vec<String> = with_local.into_iter().map(|(name, _)| name.clone()).collect();
-        parsed.check_with_local(&names, &with_local).map_err(refuse)?;
+        let those = |may: fn(&Entry) -> bool| {
+            let kernels = rewritten.kernels.iter().filter(|(_, entry)| may(entry));
+            kernels.map(|(name, _)| name.clone()).collect()
+        };
+        let allowed = Allowed { local: those(|entry| entry.allows_local), recursion: those(|entry| entry.has_stack) };
+        parsed.check_with(&names, &allowed).map_err(refuse)?;
         Ok((ptx, parsed))
     }
 
@@ -154,7 +157,7 @@ impl Link<'_> {
     pub(crate) fn optimized(&self, arch: Arch) -> Result<(String, Rewritten), Error> {
         let linked = self.linked()?;
         self.check_names(&linked)?;
-        let rewritten = pass::rewrite(&linked, arch).map_err(|reason| Error::Pass { arch, reason })?;
+        let rewritten = pass::rewrite(&linked, arch).map_err(|reason| Error::Pass { arch, place: None, reason })?;
         let names = rewritten.names();
         if names.is_empty() {
             return Err(Error::NoKernel { crate_dir: self.crate_dir.to_owned(), arch });
@@ -199,7 +202,7 @@ impl Link<'_> {
     }
 
     /// The whole crate as one module of LLVM IR, after the passes that come before ours.
-    fn linked(&self) -> Result<String, Error> {
+    pub(crate) fn linked(&self) -> Result<String, Error> {
         self.copied()?;
         let path = self.linked_path();
         fs::read_to_string(&path).map_err(Error::io("read", &path))
@@ -272,7 +275,8 @@ impl Link<'_> {
         write_atomically(&log, said.as_bytes())?;
         let (said, log) = (LlvmLog(&said), Some(log));
         let function = said.function().map(|name| format!("{:#}", demangle(name)));
-        Err(Error::Tool { tool: tool.to_owned(), status: output.status, message: said.message(), function, log })
+        let (tool, message) = (tool.to_owned(), said.message());
+        Err(Error::Tool { tool, status: output.status, place: None, message, function, log })
     }
 
     /// Everything that the results depend on, apart from the architecture.
@@ -337,6 +341,7 @@ fn builder_hash() -> u64 {
         include_str!("explain/metadata.rs"),
         include_str!("features.rs"),
         include_str!("link.rs"),
+        include_str!("pass/arguments.rs"),
         include_str!("pass/convergence.rs"),
         include_str!("pass/copies.rs"),
         include_str!("pass/entry.rs"),
@@ -344,10 +349,13 @@ fn builder_hash() -> u64 {
         include_str!("pass/marker.rs"),
         include_str!("pass/mod.rs"),
         include_str!("pass/panics.rs"),
+        include_str!("inspect/check.rs"),
+        include_str!("inspect/check_error.rs"),
         include_str!("inspect/loops.rs"),
         include_str!("inspect/places.rs"),
         include_str!("inspect/ptx.rs"),
         include_str!("inspect/split.rs"),
+        include_str!("inspect/targets.rs"),
         include_str!("inspect/text.rs"),
     ]
     .hash(&mut hasher);

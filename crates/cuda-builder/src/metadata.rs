@@ -24,6 +24,7 @@ pub(crate) fn metadata(toolchain: &Toolchain, crate_dir: &Path, options: &[&str]
         _ => Err(Error::Tool {
             tool: format!("{} metadata", toolchain.cargo.display()),
             status: output.status,
+            place: None,
             message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             function: None,
             log: None,

@@ -99,7 +99,7 @@ macro_rules! meeting {
     ($name:ident, $barrier:expr) => {
         const _: () = {
             #[unsafe(export_name = concat!("__tilewright_facts_", stringify!($name)))]
-            static FACTS: [u64; 16] = [4, 0, 256, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0];
+            static FACTS: [u64; 16] = [5, 0, 256, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0];
         };
 
         #[unsafe(no_mangle)]
@@ -247,7 +247,7 @@ fn compile_errors_come_with_the_compilers_message() {
 fn a_generic_access_fails_the_build() {
     let kernel = r#"
 #[unsafe(no_mangle)]
-pub static __tilewright_facts_unmarked: [u64; 15] = [4, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+pub static __tilewright_facts_unmarked: [u64; 15] = [5, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn unmarked(x: *const *mut f32) {
@@ -255,7 +255,9 @@ pub unsafe extern "ptx-kernel" fn unmarked(x: *const *mut f32) {
 }
 "#;
     let error = build("generic", kernel).unwrap_err();
-    let Error::Check { reason: CheckError::Generic { function, instruction }, .. } = &error else { panic!("{error}") };
+    let Error::Check { reason: CheckError::Generic { function, instruction, .. }, .. } = &error else {
+        panic!("{error}")
+    };
     assert_eq!(function, "unmarked");
     assert!(instruction.starts_with("st.b32 "), "{instruction}");
 }
@@ -264,7 +266,7 @@ pub unsafe extern "ptx-kernel" fn unmarked(x: *const *mut f32) {
 fn local_memory_fails_the_build() {
     let kernel = r#"
 #[unsafe(no_mangle)]
-pub static __tilewright_facts_indexed: [u64; 16] = [4, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0];
+pub static __tilewright_facts_indexed: [u64; 16] = [5, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0];
 
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn indexed(x: *mut f32, i: u32) {
@@ -291,7 +293,7 @@ fn a_static_in_global_memory_fails_the_build() {
 static PLACED_BY_NOBODY: Shared<[f32; 32]> = Shared::new();
 
 #[unsafe(no_mangle)]
-pub static __tilewright_facts_misplaced: [u64; 15] = [4, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+pub static __tilewright_facts_misplaced: [u64; 15] = [5, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn misplaced(x: *mut f32) {

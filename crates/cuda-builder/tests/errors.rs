@@ -8,13 +8,13 @@ use std::error::Error as _;
 use std::fs;
 
 use crates::{builder, write_crate};
-use tilewright_cuda_builder::Error;
-use tilewright_cuda_builder::inspect::CheckError;
+use tilewright_cuda_builder::inspect::{CheckError, Needs};
+use tilewright_cuda_builder::{Arch, Error, PassError};
 
 /// Builds a kernel with this body: `a` is an element of `x`, `b` one of `y`. The body begins on line 9.
 fn refused(name: &str, features: &str, body: &str) -> Error {
     let source = format!(
-        "#![no_std]\n#![allow(internal_features)] {features}\nuse cuda_std::{{GlobalSliceMut, kernel, thread}};\n\
+        "#![no_std]\n#![allow(internal_features)] {features}\nuse cuda_std::{{GlobalSliceMut, Shared, constant, kernel, thread}};\n\
          #[kernel(block = 32)]\npub fn k(x: GlobalSliceMut<'_, f32>, y: GlobalSliceMut<'_, u64>) {{\n\
          let i = thread::thread_idx_x() as usize;\nif i < x.len() && i < y.len() {{ unsafe {{\n\
          let (a, b) = (x.get_unchecked(i), y.get_unchecked(i));\n{body}\n}} }}\n}}\n"
@@ -23,6 +23,20 @@ fn refused(name: &str, features: &str, body: &str) -> Error {
     // Everything is in the message, and nothing twice where a program prints the causes too.
     assert!(error.source().is_none());
     error
+}
+
+/// Checks that a message names this line and the expression there, once.
+fn assert_at(error: &Error, line: u32, expression: &str) {
+    let text = error.to_string();
+    let (of_expression, of_definition) = (format!("src/lib.rs:{line}:"), format!("src/lib.rs:{line} (`{expression}`)"));
+    let has_place =
+        text.contains(&of_definition) || text.contains(&of_expression) && text.contains(&format!("(`{expression}`)"));
+    assert!(has_place, "{line}, `{expression}`: {text}");
+    assert_eq!(
+        (text.matches("src/lib.rs:").count(), text.matches(&format!("`{expression}`")).count()),
+        (1, 1),
+        "{text}"
+    );
 }
 
 const NIGHTLY: &str = "#![cfg_attr(target_arch = \"nvptx64\", feature(core_intrinsics, f128))]";
@@ -42,6 +56,7 @@ fn everything_that_llvm_cannot_do_is_named_with_its_line() {
         assert!(one.place.as_deref().unwrap().starts_with(place) && one.function == "k", "{one:?}");
     }
     let text = error.to_string();
+    assert!(text.contains(" (`core::intrinsics::expf32(a)`): LLVM has no `exp`"), "{text}");
     assert!(!text.contains("Stack dump") && !text.contains("PLEASE submit"), "{text}");
     assert!(text.contains(log.to_str().unwrap()) && fs::read_to_string(log).unwrap().contains("Stack dump"), "{text}");
 }
@@ -56,23 +71,211 @@ fn a_comparison_that_becomes_a_library_call_is_named() {
         error.contains("in `k`, src/lib.rs:11:") && error.contains("slices") && error.contains("`memcmp`"),
         "{error}"
     );
+    assert!(error.contains(" (`s`): it compares"), "{error}");
 }
 
 #[test]
-fn what_the_checks_refuse_has_a_line() {
+fn what_the_checks_refuse_has_a_line_and_an_expression() {
     let error = refused("local", "", "let z = [a, 1.0, b as f32];\nlet w = &z;\nx.set_unchecked(i, w[b as usize]);");
-    let Error::Check { reason: CheckError::Local { bytes: 12, .. }, place, .. } = &error else { panic!("{error}") };
-    assert!(place.as_deref().unwrap().starts_with("src/lib.rs:11:"), "{error}");
-    let text = error.to_string();
-    assert!(text.contains("`w[b as usize]`") && text.contains("#[kernel(local_memory)]"), "{error}");
-    assert_eq!(text.matches("src/lib.rs:11").count(), 1, "{error}");
-    let error = refused("generic", "", "let p = b as *mut f32;\n*p = a;");
-    let Error::Check { reason: CheckError::Generic { .. }, place, .. } = &error else { panic!("{error}") };
-    assert!(place.as_deref().unwrap().starts_with("src/lib.rs:10:"), "{error}");
+    assert!(matches!(error, Error::Check { reason: CheckError::Local { bytes: 12, .. }, .. }), "{error}");
+    assert_at(&error, 11, "w[b as usize]");
+    assert!(error.to_string().contains("#[kernel(local_memory)]"), "{error}");
+    let error = refused("generic", "", "let p = b as *mut f32;\np.write(a);");
+    let Error::Check { reason: CheckError::Generic { arguments, .. }, .. } = &error else { panic!("{error}") };
+    assert_eq!(arguments.len(), 0, "it is no argument: {error}");
+    assert_at(&error, 10, "p.write(a)");
     let body = "unsafe extern \"C\" { fn helper(x: f32) -> f32; }\nlet _ = b;\nx.set_unchecked(i, helper(a));";
     let error = refused("undefined", "", body);
-    let Error::Check { reason: CheckError::Undefined(name), place, .. } = &error else { panic!("{error}") };
-    assert!(name == "helper" && place.as_deref().unwrap().starts_with("src/lib.rs:11:"), "{error}");
+    assert!(matches!(&error, Error::Check { reason: CheckError::Undefined(name), .. } if name == "helper"), "{error}");
+    assert_at(&error, 11, "helper(a)");
+    let body = "#[constant] static P: [u32; 9000] = [1; 9000];\n#[constant] static Q: [u32; 9000] = [2; 9000];\n\
+                let sum = P.get_unchecked(b as usize)\n+ Q.get_unchecked(b as usize);\nx.set_unchecked(i, a + sum as f32);";
+    let error = refused("constant", "", body);
+    assert!(matches!(error, Error::Check { reason: CheckError::Constant { bytes: 72_000, .. }, .. }), "{error}");
+    assert_at(&error, 11, "P.get_unchecked(b as usize)");
+}
+
+#[test]
+fn a_pointer_that_a_function_is_given_is_named() {
+    let body = "#[inline(never)]\nunsafe fn last(n: usize, from: *const f32, to: &mut [u32; 4]) -> f32 { unsafe {\n\
+                let mut at = from;\nfor _ in 0..n { if at.read() < 0.5 { at = at.add(2); } }\nto[n & 3] = 1;\nat.read() } }\n\
+                let p = y.as_mut_ptr();\nx.set_unchecked(i, last(i, p.cast(), &mut *p.cast()) + last(i * 2, p.add(1).cast(), &mut *p.cast()));\n\
+                let _ = (a, b);";
+    let error = refused("argument", "", body);
+    let Error::Check { reason: CheckError::Generic { function, arguments, .. }, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(function.ends_with("::last"), "{error}");
+    assert_eq!(**arguments, ["from", "to"], "{error}");
+    assert_at(&error, 12, "at.read()");
+    assert!(error.to_string().contains("one of its arguments `from`, `to`"), "{error}");
+}
+
+/// Functions that call themselves, directly and by way of another, in two kernels.
+const RECURSIVE: &str = "\
+#![no_std]
+use cuda_std::{DisjointSlice, kernel};
+#[inline(never)]
+fn steps(x: u32, left: u32) -> u32 {
+    if x <= 1 || left == 0 {
+        return 0;
+    }
+    let next = if x.is_multiple_of(2) { x / 2 } else { x.wrapping_mul(3).wrapping_add(1) };
+    let behind = steps(next, left - 1);
+    behind + 1 + (behind & x & 1)
+}
+#[inline(never)]
+fn even(x: u32, a: u32) -> u32 {
+    if x == 0 { a } else { odd(x - 1, a ^ x).wrapping_mul(a) }
+}
+#[inline(never)]
+fn odd(x: u32, a: u32) -> u32 {
+    if x == 0 { 7 } else { even(x - 1, a.wrapping_add(x)).wrapping_mul(a) + 1 }
+}
+#[kernel(block = 32, STEPS)]
+pub fn counts(x: DisjointSlice<'_, u32>) {
+    if let Some(x) = x.own() {
+        x.set(steps(x.get(), 60));
+    }
+}
+#[kernel(block = 32, PARITY)]
+pub fn parity(x: DisjointSlice<'_, u32>) {
+    if let Some(x) = x.own() {
+        x.set(even(x.get(), 3));
+    }
+}
+";
+
+#[test]
+fn functions_call_themselves_only_where_there_is_a_stack() {
+    let build = |steps: &str, parity: &str| {
+        let source = RECURSIVE.replace("STEPS", steps).replace("PARITY", parity);
+        builder(&write_crate("errors", "recursion", &source, "")).build()
+    };
+    // All of it is in registers, and so it is with local memory.
+    for steps in ["min_blocks = 1", "local_memory"] {
+        let error = build(steps, "stack = 4096").unwrap_err();
+        let Error::Check { reason: CheckError::Recursion { kernel, circle }, .. } = &error else { panic!("{error}") };
+        assert!(kernel == "counts" && circle.len() == 1 && circle[0].ends_with("::steps"), "{error}");
+        assert_at(&error, 9, "steps(next, left - 1)");
+        assert!(error.to_string().contains("`#[kernel(stack = BYTES)]`"), "{error}");
+    }
+    let error = build("stack = 4096", "local_memory").unwrap_err();
+    let Error::Check { reason: CheckError::Recursion { kernel, circle }, .. } = &error else { panic!("{error}") };
+    let [even, odd] = &circle[..] else { panic!("{error}") };
+    assert!(kernel == "parity" && even.ends_with("::even") && odd.ends_with("::odd"), "{error}");
+    assert_at(&error, 14, "odd(x - 1, a ^ x).wrapping_mul(a)");
+    let built = build("stack = 4096", "stack = 1 << 10").unwrap();
+    assert!(built.modules[0].kernels.iter().all(|kernel| kernel.allows_local && kernel.ptx.contains("call.uni")));
+}
+
+#[test]
+fn what_a_compute_capability_lacks_is_refused_with_its_line() {
+    let body = "let _ = a;\ny.set_unchecked(i, b + u64::from(cuda_std::cluster::rank()));";
+    let error = refused("cluster", "", body);
+    let Error::Check { reason: CheckError::Architecture { needs, target, .. }, .. } = &error else { panic!("{error}") };
+    assert_eq!((*needs, *target), (Needs::From(Arch::Sm90), Arch::Sm80));
+    assert_at(&error, 10, "cuda_std::cluster::rank()");
+    let text = error.to_string();
+    assert!(text.contains("GPUs have from sm_90 on") && text.contains("`#[kernel(arch = \"sm_90a\")]`"), "{text}");
+
+    // What sm_90a has, and sm_90 has not: only the module for the latter is refused, unless the kernel is for the former.
+    let source = |arch: &str| {
+        format!(
+            "#![no_std]\nuse cuda_std::prelude::*;\nuse cuda_std::hopper::{{Barrier, release_registers}};\n\
+             #[kernel(block = 128 {arch})]\npub fn k(x: DisjointSlice<'_, u32>) {{\nif let Some(x) = x.own() {{\nx.set(x.get() + 1);\n\
+             // SAFETY: never run.\nunsafe {{ release_registers::<40>() }};\n}}\n}}\n\
+             #[kernel(block = 128)]\npub fn plain(x: DisjointSlice<'_, u32>) {{\nif let Some(x) = x.own() {{\nx.set(1);\n}}\n}}\n"
+        )
+    };
+    let build = |arch: &str, target: Arch| {
+        builder(&write_crate("errors", "accelerated", &source(arch), "")).arch(target).build()
+    };
+    assert_eq!(build("", Arch::Sm90a).unwrap().modules[0].kernels.len(), 2);
+    for target in [Arch::Sm80, Arch::Sm90, Arch::Sm120] {
+        let error = build("", target).unwrap_err();
+        assert_at(&error, 9, "release_registers::<40>()");
+        assert!(error.to_string().contains("only sm_90a or sm_100a has"), "{error}");
+    }
+    assert_eq!(build(", arch = \"sm_90a\"", Arch::Sm90).unwrap().modules[0].kernels.len(), 1);
+}
+
+#[test]
+fn what_the_pass_refuses_has_a_line_and_an_expression() {
+    type Is = fn(&PassError) -> bool;
+    let cases: [(&str, &str, u32, &str, Is); 7] = [
+        (
+            "foreign",
+            "#[unsafe(no_mangle)]\npub unsafe extern \"ptx-kernel\" fn foreign() {}\nlet _ = (a, b);",
+            10,
+            "pub unsafe extern \"ptx-kernel\" fn foreign()",
+            |reason| matches!(reason, PassError::ForeignEntry { .. }),
+        ),
+        (
+            "malformed",
+            "#[unsafe(export_name = \"__tilewright_facts_other\")]\nstatic FACTS: [u64; 2] = [9, 9];\n#[unsafe(no_mangle)]\n\
+             pub unsafe extern \"ptx-kernel\" fn other() {\n}\nlet _ = (a, b);",
+            12,
+            "pub unsafe extern \"ptx-kernel\" fn other()",
+            |reason| matches!(reason, PassError::MalformedEntry { .. }),
+        ),
+        (
+            "initial",
+            "#[unsafe(link_section = \".shared\")]\nstatic mut TABLE: [u32; 32] = [1; 32];\nlet p = (&raw mut TABLE).cast::<u32>();\n\
+             p.add(i).write_volatile(b as u32);\nx.set_unchecked(i, a + p.add(31 - i).read_volatile() as f32);",
+            12,
+            "p.add(i).write_volatile(b as u32)",
+            |reason| matches!(reason, PassError::NotShareable { .. }),
+        ),
+        (
+            "written",
+            "#[unsafe(link_section = \".constant\")]\nstatic mut TABLE: [u32; 32] = [1; 32];\nlet p = (&raw mut TABLE).cast::<u32>();\n\
+             p.add(i).write_volatile(b as u32);\nx.set_unchecked(i, a + p.add(31 - i).read_volatile() as f32);",
+            12,
+            "p.add(i).write_volatile(b as u32)",
+            |reason| matches!(reason, PassError::NotConstant { .. }),
+        ),
+        (
+            "address",
+            "static P: Shared<[f32; 32]> = Shared::new();\nstatic Q: Shared<[f32; 32]> = Shared::new();\n\
+             static BOTH: [&Shared<[f32; 32]>; 2] = [&P, &Q];\nlet of = BOTH[b as usize & 1];\nof.write(i, a);\n\
+             thread::sync_threads();\nx.set_unchecked(i, of.read(31 - i));",
+            12,
+            "BOTH[b as usize & 1]",
+            |reason| matches!(reason, PassError::SharedAddressInStatic { .. }),
+        ),
+        (
+            "writable",
+            "static COUNT: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);\nlet _ = b;\n\
+             let n = COUNT.fetch_add(1, core::sync::atomic::Ordering::Relaxed);\nx.set_unchecked(i, a + n as f32);",
+            11,
+            "COUNT.fetch_add(1, core::sync::atomic::Ordering::Relaxed)",
+            |reason| matches!(reason, PassError::WritableStatic { .. }),
+        ),
+        (
+            "marker",
+            "unsafe extern \"C\" { fn __tilewright_address_space_global(pointer: *const u8) -> *const u8; }\nlet _ = a;\n\
+             y.set_unchecked(i, b + __tilewright_address_space_global as usize as u64);",
+            11,
+            "b",
+            |reason| matches!(reason, PassError::UnknownMarkerUse { .. }),
+        ),
+    ];
+    for (name, body, line, expression, is) in cases {
+        let error = refused(name, "", body);
+        assert!(matches!(&error, Error::Pass { reason, .. } if is(reason)), "{name}: {error}");
+        assert_at(&error, line, expression);
+    }
+}
+
+#[test]
+fn what_llvm_refuses_without_a_word_has_a_line_and_an_expression() {
+    const INTRINSICS: &str = "#![cfg_attr(target_arch = \"nvptx64\", feature(link_llvm_intrinsics))]";
+    let body = "unsafe extern \"C\" {\n#[link_name = \"llvm.nvvm.barrier.cluster.arrive\"]\nfn arrive();\n}\n\
+                x.set_unchecked(i, a + b as f32);\narrive();";
+    let error = refused("intrinsic", INTRINSICS, body);
+    assert!(matches!(error, Error::Tool { place: Some(_), .. }), "{error}");
+    assert_at(&error, 14, "arrive()");
 }
 
 #[test]

@@ -120,8 +120,8 @@ impl Entry<'_> {
             const _: () = {
                 #[unsafe(export_name = #facts)]
                 static FACTS: [u64; #words] = [
-                    4, #is_bound, #x as u64, #y as u64, #z as u64, #name::__MIN_BLOCKS as u64, #dynamic_shared_bytes as u64, #arch,
-                    (#local_memory || #name::__STACK_BYTES > 0) as u64, #cluster_x as u64, #cluster_y as u64, #cluster_z as u64,
+                    5, #is_bound, #x as u64, #y as u64, #z as u64, #name::__MIN_BLOCKS as u64, #dynamic_shared_bytes as u64, #arch,
+                    if #name::__STACK_BYTES > 0 { 2 } else { #local_memory as u64 }, #cluster_x as u64, #cluster_y as u64, #cluster_z as u64,
                     ::cuda_std::Layout::new(#name_string) #( .elements::<#kinds>() )* .fingerprint(), #count,
                     #( <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP as u64, )*
                 ];

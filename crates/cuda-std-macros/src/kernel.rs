@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! #[no_mangle] pub unsafe extern "ptx-kernel" fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) { body }
-//! #[export_name = "__tilewright_facts_axpy"] static FACTS: [u64; 17] = [4, 0, 256, 1, 1, …];
+//! #[export_name = "__tilewright_facts_axpy"] static FACTS: [u64; 17] = [5, 0, 256, 1, 1, …];
 //! ```
 //!
 //! and on the CPU the arguments of a launch, which know the same facts, how to check themselves and how to run as one thread:

@@ -38,16 +38,15 @@ impl<'a> Lines<'a> {
         let mut other = None;
         for _ in 0..DEEPEST {
             let node = self.nodes.get(&location)?;
-            if let Some(file) = self.file(reference(node, "scope: ")?) {
+            // Of what several lines have become one instruction, there is no line.
+            let file = self.file(reference(node, "scope: ")?).filter(|_| value(node, "line: ") != "0");
+            if let Some(file) = file {
                 let place =
                     |file: &Path| format!("{}:{}:{}", file.display(), value(node, "line: "), value(node, "column: "));
                 if let Ok(file) = file.strip_prefix(self.crate_dir) {
                     return Some(place(file));
                 }
-                let is_library = ["/rustlib/src/rust/", "/rustc/", "/cuda-std/"]
-                    .iter()
-                    .any(|part| file.to_string_lossy().contains(part));
-                if !is_library && other.is_none() {
+                if !is_library(&file) && other.is_none() {
                     other = Some(place(&file));
                 }
             }
@@ -57,6 +56,14 @@ impl<'a> Lines<'a> {
             }
         }
         other
+    }
+
+    /// The file and line of a function, of which this is the first line, if it is in the kernel crate, or else in no library.
+    pub(super) fn of_function(&self, line: &str) -> Option<String> {
+        let node = self.nodes.get(&reference(line, "!dbg ")?)?;
+        let file = self.file(reference(line, "!dbg ")?)?;
+        let file = file.strip_prefix(self.crate_dir).unwrap_or(&file);
+        (!is_library(file)).then(|| format!("{}:{}", file.display(), value(node, "line: ")))
     }
 
     /// The module with its locations, and nothing else that debuggers read, for PTX; and with each location replaced by the innermost one, of those that it is inlined in, that is in the kernel crate. What has
@@ -105,6 +112,11 @@ impl<'a> Lines<'a> {
         }
         None
     }
+}
+
+/// Whether a file is of a library that comes with the compiler, or of the language's.
+fn is_library(file: &Path) -> bool {
+    ["/rustlib/src/rust/", "/rustc/", "/cuda-std/"].iter().any(|part| file.to_string_lossy().contains(part))
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ mod failure;
 mod lines;
 mod log;
 pub(crate) mod metadata;
+mod place;
+mod source;
 
 use std::path::Path;
 
@@ -23,6 +25,7 @@ pub(crate) use diagnostics::{math_functions, with_hints};
 pub(crate) use failure::explained;
 use lines::Lines;
 pub(crate) use log::{LlvmLog, is_crash};
+use source::with_expression;
 
 /// Something that code for a GPU cannot do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +35,7 @@ pub struct Unsupported {
     pub what: String,
     /// The kernel, or the function that is called by one.
     pub function: String,
-    /// The file, line and column in Rust: `src/lib.rs:14:32`. Not all code has one.
+    /// The file, line and column in Rust, and the expression there: ``src/lib.rs:14:32 (`x.sin()`)``. Not all code has one.
     pub place: Option<String>,
 }
 
@@ -61,7 +64,8 @@ pub(crate) fn unsupported(ir: &str, crate_dir: &Path, math: Option<&[String]>) -
     let mut found: Vec<Unsupported> = Vec::new();
     each_instruction(ir, |function, line| {
         if let Some(what) = what_is_missing(line, math) {
-            let one = Unsupported { what, function: readable(function), place: lines.of_instruction(line) };
+            let place = lines.of_instruction(line).map(|place| with_expression(place, crate_dir));
+            let one = Unsupported { what, function: readable(function), place };
             if !found.contains(&one) {
                 found.push(one);
             }
@@ -112,142 +116,12 @@ fn instead(name: &str, kind: &str, math: Option<&[String]>) -> String {
     }
 }
 
-/// Where in Rust a function first accesses memory through a pointer to no certain memory.
-pub(crate) fn place_of_generic(ir: &str, crate_dir: &Path, function: &str) -> Option<String> {
-    let lines = Lines::of(ir, crate_dir);
-    // What is passed in memory itself is read where it is, although its pointer does not say so.
-    let mut arguments: Vec<&str> = Vec::new();
-    for line in body_of(ir, function) {
-        if line.starts_with("define ") {
-            arguments = line.split(", ").filter(|part| part.contains("byval(")).filter_map(last_value).collect();
-            continue;
-        }
-        let pointers = pointer_operands(line);
-        let is_argument = pointers.iter().any(|pointer| arguments.contains(pointer));
-        if let Some((result, _)) = line.trim_start().split_once(" = getelementptr ").filter(|_| is_argument) {
-            arguments.push(result);
-        }
-        let accesses =
-            ["load ", "store ", "atomicrmw ", "cmpxchg ", "@llvm.mem"].iter().any(|word| line.contains(word));
-        if accesses && !pointers.is_empty() && !is_argument {
-            return lines.of_instruction(line);
-        }
-    }
-    None
-}
-
-/// Where in Rust a function indexes an array in local memory by what is not known at compile time, or else accesses one.
-pub(crate) fn place_of_local(ir: &str, crate_dir: &Path, function: &str) -> Option<String> {
-    let lines = Lines::of(ir, crate_dir);
-    let mut accesses = body_of(ir, function).filter(|line| line.contains("ptr addrspace(5) %")).peekable();
-    let first = accesses.peek().copied();
-    // The last operand is the index: `getelementptr float, ptr addrspace(5) %4, i64 %22, !dbg !7`.
-    let indexed = accesses.find(|line| {
-        let operands = line.split(", !dbg").next().unwrap_or(line);
-        line.contains(" = getelementptr ")
-            && operands.rsplit(", ").next().is_some_and(|index| index.contains('%') && !index.contains("ptr"))
-    });
-    indexed.and_then(|line| lines.of_instruction(line)).or_else(|| lines.of_instruction(first?))
-}
-
 /// LLVM IR whose instructions come from lines of the kernel crate, wherever these have been inlined: what a kernel calls of other crates
 /// counts as the line that calls it.
 pub(crate) fn with_lines_of_the_crate(ir: &str, crate_dir: &Path) -> String {
     Lines::of_the_crate(ir, crate_dir)
 }
 
-/// A place, `src/lib.rs:11:24`, with the expression that begins there, as it is written: up to where what it is part of goes on, and no
-/// further than its line.
-pub(crate) fn with_expression(place: String, crate_dir: &Path) -> String {
-    let expression = || {
-        let mut parts = place.rsplitn(3, ':');
-        let (column, line): (usize, usize) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        let text = std::fs::read_to_string(crate_dir.join(parts.next()?)).ok()?;
-        let rest = text.lines().nth(line.checked_sub(1)?)?.get(column.checked_sub(1)?..)?;
-        Some(expression(rest).to_owned()).filter(|expression| !expression.is_empty())
-    };
-    match expression() {
-        Some(expression) => format!("{place} (`{expression}`)"),
-        None => place,
-    }
-}
-
-/// The expression that a line begins with.
-fn expression(line: &str) -> &str {
-    let mut depth = 0usize;
-    for (at, c) in line.char_indices() {
-        match c {
-            '(' | '[' | '{' => depth += 1,
-            ')' | ']' | '}' if depth == 0 => return line[..at].trim_end(),
-            ')' | ']' | '}' => depth -= 1,
-            ';' | ',' | ' ' if depth == 0 => return line[..at].trim_end(),
-            _ => {}
-        }
-    }
-    line.trim_end()
-}
-
-/// Who calls a function first, and where in Rust.
-pub(crate) fn caller_of(ir: &str, crate_dir: &Path, callee: &str) -> Option<(String, Option<String>)> {
-    let lines = Lines::of(ir, crate_dir);
-    let mut found = None;
-    each_instruction(ir, |function, line| {
-        let calls = line.contains("call ") && global_names(line).any(|(_, name)| name == callee);
-        if calls && function != callee && found.is_none() {
-            found = Some((readable(function), lines.of_instruction(line)));
-        }
-    });
-    found
-}
-
-/// The lines of a function, the first included.
-fn body_of<'a>(ir: &'a str, function: &'a str) -> impl Iterator<Item = &'a str> {
-    let begins = move |line: &&str| {
-        let name = line.strip_prefix("define ").and_then(|line| global_names(line).next()).map(|(_, name)| name);
-        name.is_some_and(|name| name == function || readable(name) == function)
-    };
-    ir.lines().skip_while(move |line| !begins(line)).take_while(|line| *line != "}")
-}
-
-/// The pointers that an instruction reads through, writes through or counts from, if they are to no certain memory.
-fn pointer_operands(line: &str) -> Vec<&str> {
-    let one = |(at, _): (usize, &'_ str)| -> Option<&str> {
-        // Before the value there may be attributes: `ptr nonnull align 4 %1`. Memory is certain in `ptr addrspace(1) %1`.
-        let operand = line[at..].split([',', ')', '(']).next()?;
-        operand.split(' ').next_back().filter(|word| word.starts_with('%'))
-    };
-    let pointers: Vec<&str> = line.match_indices("ptr ").filter_map(one).collect();
-    match line.trim_start() {
-        // What is stored may be a pointer itself.
-        store if store.starts_with("store ") => pointers.last().copied().into_iter().collect(),
-        other if other.contains(" = getelementptr ") => pointers.first().copied().into_iter().collect(),
-        _ => pointers,
-    }
-}
-
-fn last_value(parameter: &str) -> Option<&str> {
-    parameter.split([' ', ')']).rfind(|word| word.starts_with('%'))
-}
-
 fn readable(name: &str) -> String {
     format!("{:#}", demangle(name))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_expression_ends_where_its_brackets_do() {
-        for (line, found) in [
-            ("w[b as usize]);", "w[b as usize]"),
-            ("values[f(i, 3)] + 1.0;", "values[f(i, 3)]"),
-            ("x.get([i, j]), 7", "x.get([i, j])"),
-            ("values[", "values["),
-            (")", ""),
-        ] {
-            assert_eq!(expression(line), found);
-        }
-        assert_eq!(with_expression("src/none.rs:1:1".to_owned(), Path::new("/nowhere")), "src/none.rs:1:1");
-    }
 }

@@ -21,7 +21,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
-use super::ptx::CheckError;
+use super::check_error::CheckError;
 use super::text::{Item, head_and_code, items};
 
 /// Variables in memory, wherever they are declared. Parameters are another matter: a function's stand in its header.

@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 
-use rustc_demangle::demangle;
-
+use super::check_error::CheckError;
+use super::targets::Needs;
 use super::text::{Item, array, function_name, head_and_code, instruction, items, parse_version, words};
 
 /// A module of PTX.
@@ -21,6 +21,8 @@ pub struct Ptx {
     pub functions: Vec<Function>,
     /// Functions that are called but not defined.
     pub undefined: Vec<String>,
+    /// Functions that are named other than in calls, so that there may be pointers to them.
+    pub pointed_to: Vec<String>,
 }
 
 /// A kernel, or a function that was not inlined.
@@ -44,14 +46,11 @@ pub struct Function {
     pub local_bytes: u64,
     /// Every load, store, atomic operation and reduction, in order.
     pub memory: Vec<MemoryInstruction>,
-    /// The first instruction that only some architectures have, and the lowest of them: `90` is `sm_90`.
-    pub needs: Option<(u32, String)>,
+    /// What instructions need that not all architectures have: of each need the first instruction.
+    pub needs: Vec<(Needs, String)>,
     /// The names in its calls, those of the functions among them.
     pub calls: Vec<String>,
 }
-
-/// The constant memory of a kernel, in bytes.
-const CONSTANT_BYTES: u64 = 64 << 10;
 
 /// A load, store, atomic operation or reduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,77 +59,6 @@ pub struct MemoryInstruction {
     pub opcode: String,
     /// The whole instruction, without guard and label.
     pub text: String,
-}
-
-/// What is not acceptable about PTX.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CheckError {
-    /// It cannot be read at all.
-    #[error("it cannot be read: {0}")]
-    Malformed(String),
-    /// An access that does not name its state space.
-    #[error(
-        "`{function}` accesses memory through a generic pointer: `{instruction}`. Global memory is accessed through \
-         `GlobalSlice`, shared memory through `Shared`; a function that takes one of them has to be `#[inline(always)]`"
-    )]
-    Generic {
-        /// The function.
-        function: String,
-        /// The first such instruction.
-        instruction: String,
-    },
-    /// Something is in local memory.
-    #[error(
-        "`{function}` keeps {bytes} bytes in local memory: an array is indexed by a value that is not known at compile time. Unroll the \
-         loop, so that it is, keep the array in shared memory, or allow it: `#[kernel(local_memory)]`"
-    )]
-    Local {
-        /// The function.
-        function: String,
-        /// How much.
-        bytes: u64,
-    },
-    /// More constant memory than there is.
-    #[error(
-        "`{function}` reads {bytes} bytes of constant memory, and there are {CONSTANT_BYTES} for all arrays of a kernel: keep some of them in \
-         global memory"
-    )]
-    Constant {
-        /// The kernel, or a function that is called by one.
-        function: String,
-        /// How much.
-        bytes: u64,
-    },
-    /// An instruction that the architecture does not have.
-    #[error(
-        "`{function}` has an instruction that GPUs have from sm_{lowest} on, and is compiled for sm_{target}: `{instruction}`. A kernel with it \
-         says `#[kernel(arch = \"sm_90a\")]`, or does without"
-    )]
-    Architecture {
-        /// The function.
-        function: String,
-        /// The instruction.
-        instruction: String,
-        /// The lowest architecture that has it.
-        lowest: u32,
-        /// The one that the module is for.
-        target: u32,
-    },
-    /// A function is called that no crate defines.
-    #[error("`{0}` is called and not defined by any crate")]
-    Undefined(String),
-    /// A kernel has no launch bounds.
-    #[error("kernel `{0}` has neither `.reqntid` nor `.maxntid`")]
-    NoLaunchBounds(String),
-    /// The entry points are not the kernels that were linked.
-    #[error("the entry points are {found:?}, the kernels are {expected:?}")]
-    Entries {
-        /// In the PTX.
-        found: Vec<String>,
-        /// In the crate.
-        expected: Vec<String>,
-    },
 }
 
 impl MemoryInstruction {
@@ -160,14 +88,18 @@ impl Ptx {
         let version = operand(".version").and_then(parse_version).ok_or_else(|| malformed("there is no `.version`"))?;
         let target = operand(".target").ok_or_else(|| malformed("there is no `.target`"))?;
         let target = target.trim_end_matches(',').to_owned();
-        let mut module = Self { version, target, functions: Vec::new(), undefined: Vec::new() };
+        let mut module = Self { version, target, functions: Vec::new(), undefined: Vec::new(), pointed_to: Vec::new() };
         let (mut shared, mut constant) = (Vec::new(), Vec::new());
+        // What is named other than in calls: of a function there may be a pointer to it.
+        let mut named: HashSet<&str> = HashSet::new();
         for item in items(&code).ok_or_else(|| malformed("it ends in the middle of something"))? {
             match item {
                 Item::Function { header, body } => {
                     let function = Function::parse(header, body, &shared, &constant)
                         .ok_or_else(|| CheckError::Malformed(format!("what function is this: `{}`", header.trim())))?;
                     module.functions.push(function);
+                    let others = body.split(';').filter(|statement| !is_call(instruction(statement)));
+                    named.extend(others.flat_map(words).filter(|word| !word.starts_with(['%', '$', '.'])));
                 }
                 Item::Statement(statement) if words(statement).any(|word| word == ".func") => {
                     module.undefined.extend(function_name(statement, ".func").map(str::to_owned));
@@ -178,9 +110,12 @@ impl Ptx {
                 Item::Statement(statement) if words(statement).any(|word| word == ".const") => {
                     constant.extend(array(statement.split('=').next().unwrap_or(statement)));
                 }
-                Item::Statement(_) => {}
+                // Its value may have pointers to functions.
+                Item::Statement(statement) => named.extend(words(statement)),
             }
         }
+        let names = module.functions.iter().map(|function| &function.name);
+        module.pointed_to = names.filter(|name| named.contains(name.as_str())).cloned().collect();
         // A prototype may stand before a definition.
         module.undefined.retain(|name| module.functions.iter().all(|function| function.name != *name));
         Ok(module)
@@ -189,74 +124,6 @@ impl Ptx {
     /// The kernels.
     pub fn kernels(&self) -> impl Iterator<Item = &Function> {
         self.functions.iter().filter(|function| function.is_kernel)
-    }
-
-    /// Checks what every module promises: each access names its state space, nothing is in local memory, every kernel has
-    /// launch bounds, and the entry points are the `kernels`.
-    ///
-    /// # Errors
-    /// The first thing that is not so.
-    pub fn check(&self, kernels: &[String]) -> Result<(), CheckError> {
-        self.check_with_local(kernels, &[])
-    }
-
-    /// The same of a module of which some kernels, and what these alone call, may have local memory.
-    ///
-    /// # Errors
-    /// As for [`Ptx::check`].
-    pub fn check_with_local(&self, kernels: &[String], with_local: &[String]) -> Result<(), CheckError> {
-        let strict = self.called_by(|kernel| !with_local.contains(&kernel.name));
-        for function in &self.functions {
-            let name = || format!("{:#}", demangle(&function.name));
-            let allows_local = !strict.contains(function.name.as_str());
-            // First, because an array in local memory is accessed through a generic pointer to it.
-            let is_local = function.local_bytes > 0 || function.memory.iter().any(|it| it.space() == Some("local"));
-            if is_local && !allows_local {
-                return Err(CheckError::Local { function: name(), bytes: function.local_bytes });
-            }
-            if function.constant_bytes > CONSTANT_BYTES {
-                return Err(CheckError::Constant { function: name(), bytes: function.constant_bytes });
-            }
-            if let Some(generic) = function.memory.iter().find(|instruction| instruction.space().is_none()) {
-                return Err(CheckError::Generic { function: name(), instruction: generic.text.clone() });
-            }
-            let target = architecture(&self.target).unwrap_or(0);
-            if let Some((lowest, instruction)) = &function.needs
-                && target < *lowest
-            {
-                let (instruction, lowest) = (instruction.clone(), *lowest);
-                return Err(CheckError::Architecture { function: name(), instruction, lowest, target });
-            }
-            if function.is_kernel && function.block.is_none() {
-                return Err(CheckError::NoLaunchBounds(name()));
-            }
-        }
-        if let Some(name) = self.undefined.first() {
-            return Err(CheckError::Undefined(format!("{:#}", demangle(name))));
-        }
-        let sorted = |mut names: Vec<String>| {
-            names.sort();
-            names
-        };
-        let found = sorted(self.kernels().map(|kernel| kernel.name.clone()).collect());
-        let expected = sorted(kernels.to_vec());
-        if found == expected { Ok(()) } else { Err(CheckError::Entries { found, expected }) }
-    }
-}
-
-impl Ptx {
-    /// Such kernels, and the functions that they call, directly or through others.
-    fn called_by(&self, kernels: impl Fn(&Function) -> bool) -> HashSet<&str> {
-        let mut open: Vec<&Function> = self.kernels().filter(|kernel| kernels(kernel)).collect();
-        let mut found: HashSet<&str> = open.iter().map(|kernel| kernel.name.as_str()).collect();
-        while let Some(function) = open.pop() {
-            for callee in self.functions.iter().filter(|callee| function.calls.contains(&callee.name)) {
-                if found.insert(&callee.name) {
-                    open.push(callee);
-                }
-            }
-        }
-        found
     }
 }
 
@@ -286,7 +153,7 @@ impl Function {
             constant_bytes: 0,
             local_bytes: 0,
             memory: Vec::new(),
-            needs: None,
+            needs: Vec::new(),
             calls: Vec::new(),
         };
         for statement in body.split(';') {
@@ -302,13 +169,13 @@ impl Function {
                 function.local_bytes = function.local_bytes.saturating_add(bytes);
             }
             let opcode = statement.split_ascii_whitespace().next().unwrap_or("");
-            if opcode.split('.').next() == Some("call") {
+            if is_call(statement) {
                 function.calls.extend(words(statement).skip(1).map(str::to_owned));
             }
-            if function.needs.is_none()
-                && let Some(lowest) = lowest_architecture(opcode)
+            if let Some(needs) = Needs::of(statement)
+                && function.needs.iter().all(|(known, _)| *known != needs)
             {
-                function.needs = Some((lowest, statement.split_ascii_whitespace().collect::<Vec<_>>().join(" ")));
+                function.needs.push((needs, statement.split_ascii_whitespace().collect::<Vec<_>>().join(" ")));
             }
             if matches!(opcode.split('.').next(), Some("ld" | "ldu" | "st" | "atom" | "red")) {
                 let text = statement.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
@@ -326,23 +193,9 @@ impl Function {
     }
 }
 
-/// The lowest architecture that has an instruction, of those with which threads tell one another something, if not all have it that kernels
-/// are compiled for (PTX ISA, `atom`, `red`, `ld`, `st`, `fence`, `mapa`, `barrier.cluster`, `mbarrier`).
-fn lowest_architecture(opcode: &str) -> Option<u32> {
-    let mut parts = opcode.split('.');
-    let is_later = match parts.next() {
-        Some("mapa") => true,
-        Some("atom" | "red" | "ld" | "st" | "fence" | "barrier" | "mbarrier") => {
-            parts.any(|part| matches!(part, "cluster" | "shared::cluster" | "bf16x2" | "bf16"))
-        }
-        _ => false,
-    };
-    is_later.then_some(90)
-}
-
-/// The number of an architecture: `90` of `sm_90a`.
-fn architecture(target: &str) -> Option<u32> {
-    target.strip_prefix("sm_")?.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()
+/// Whether an instruction is a call.
+fn is_call(instruction: &str) -> bool {
+    instruction.starts_with("call.") || instruction.starts_with("call ")
 }
 
 #[cfg(test)]
@@ -358,10 +211,6 @@ mod tests {
              {{\n{body}\n}}\n"
         );
         Ptx::parse(&text).unwrap()
-    }
-
-    fn check(body: &str) -> Result<(), CheckError> {
-        module(body).check(&["k".to_owned()])
     }
 
     #[test]
@@ -408,109 +257,6 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(kernel.memory[0].text, "ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1]");
-    }
-
-    #[test]
-    fn constant_arrays_are_added_up() {
-        let check = |bytes: u64| {
-            let head =
-                ".version 7.4\n.target sm_80\n.const .align 4 .b8 A[65000] = {1, 2};\n.const .align 4 .b8 C[9];\n";
-            let text = format!(
-                "{head}.const .align 1 .b8 B[{bytes}];\n.visible .entry k() .reqntid 32 {{\n\tld.const.b8 %r1, [A];\n\tld.const.b8 %r1, [B];\n}}\n"
-            );
-            Ptx::parse(&text).unwrap().check(&["k".to_owned()])
-        };
-        assert_eq!(check(536), Ok(()));
-        assert_eq!(check(537), Err(CheckError::Constant { function: "k".to_owned(), bytes: 65_537 }));
-    }
-
-    #[test]
-    fn local_memory_is_for_kernels_that_may_have_it() {
-        let function = |kind: &str, name: &str, bounds: &str, body: &str| {
-            format!("{kind} {name}() {bounds} {{\n{body}\n\tret;\n}}\n")
-        };
-        let helper = function(".func", "helper", "", ".local .align 4 .b8 depot[64];\n\tst.local.b32 [%r1], %r2;");
-        let calls = "\t{\n\tcall.uni helper, ();\n\t}";
-        let kernel = |name, body| function(".visible .entry", name, ".reqntid 32", body);
-        let head = ".version 7.4\n.target sm_80\n.func helper();\n";
-        let (a, b, other) = (kernel("a", calls), kernel("b", calls), kernel("other", ""));
-        let module = Ptx::parse(&format!("{head}{helper}{a}{b}{other}")).unwrap();
-        let names = ["a", "b", "other"].map(str::to_owned);
-        let check = |allowed: &[usize]| {
-            module.check_with_local(&names, &allowed.iter().map(|&i| names[i].clone()).collect::<Vec<_>>())
-        };
-        assert_eq!(check(&[0, 1]), Ok(()));
-        let refused = Err(CheckError::Local { function: "helper".to_owned(), bytes: 64 });
-        assert_eq!((check(&[0]), check(&[1, 2]), module.check(&names)), (refused.clone(), refused.clone(), refused));
-    }
-
-    #[test]
-    fn accepts_what_names_its_space() {
-        assert_eq!(check("ld.param.b64 %rd1, [k_param_0]; ld.const.b32 %r1, [c]; st.global.b32 [%rd1], %r1;"), Ok(()));
-    }
-
-    #[test]
-    fn refuses_generic_accesses() {
-        for access in [
-            "ld.b32 %r1, [%rd1]",
-            "st.v2.b32 [%rd1], {%r1, %r2}",
-            "atom.add.u32 %r1, [%rd1], 1",
-            "@%p1 red.add.u32 [%rd1], 1",
-        ] {
-            let error = check(&format!("\tld.global.b32 %r1, [%rd1];\n\t{access};")).unwrap_err();
-            let instruction = access.trim_start_matches("@%p1 ").to_owned();
-            assert_eq!(error, CheckError::Generic { function: "k".to_owned(), instruction });
-        }
-    }
-
-    #[test]
-    fn refuses_what_the_architecture_does_not_have() {
-        let check = |target: &str, body: &str| {
-            let text = module(body);
-            Ptx { target: target.to_owned(), ..text }.check(&["k".to_owned()])
-        };
-        for instruction in [
-            "atom.relaxed.gpu.global.add.noftz.bf16x2 %r1, [%rd1], %r2;",
-            "@%p1 atom.acq_rel.cluster.shared.add.u32 %r1, [%r2], %r3;",
-            "fence.acq_rel.cluster;",
-            "mapa.shared::cluster.u32 %r1, %r2, %r3;",
-            "ld.shared::cluster.b32 %r1, [%r2];",
-            "barrier.cluster.arrive;",
-            "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r1];",
-        ] {
-            let CheckError::Architecture { lowest: 90, target, .. } = check("sm_80", instruction).unwrap_err() else {
-                panic!("{instruction}")
-            };
-            assert_eq!(target, 80);
-            assert_eq!(check("sm_90a", instruction), Ok(()));
-            assert_eq!(check("sm_120", instruction), Ok(()));
-        }
-        assert_eq!(check("sm_80", "fence.acq_rel.gpu;\nld.acquire.gpu.global.b32 %r1, [%rd1];"), Ok(()));
-    }
-
-    #[test]
-    fn refuses_local_memory() {
-        let error = check(".local .align 8 .b8 \t__local_depot0[16];\n.reg .b32 %r<3>;").unwrap_err();
-        assert_eq!(error, CheckError::Local { function: "k".to_owned(), bytes: 16 });
-        // What LLVM makes of an array that is indexed: its address is a generic one.
-        let error =
-            check(".local .align 4 .b8 __local_depot0[64];\n\tcvta.local.u64 %SP, %SPL;\n\tst.b32 [%rd1], %r1;");
-        assert_eq!(error.unwrap_err(), CheckError::Local { function: "k".to_owned(), bytes: 64 });
-        let error = check("st.local.b32 [%rd1], %r1;").unwrap_err();
-        assert_eq!(error, CheckError::Local { function: "k".to_owned(), bytes: 0 });
-    }
-
-    #[test]
-    fn refuses_what_is_not_defined_or_not_expected() {
-        let header = ".version 7.0\n.target sm_80\n";
-        let prototype = ".func (.param .b32 result) helper\n(\n.param .b64 p\n)\n";
-        let undefined = Ptx::parse(&format!("{header}.extern {prototype};")).unwrap();
-        assert_eq!(undefined.check(&[]), Err(CheckError::Undefined("helper".to_owned())));
-        let defined = Ptx::parse(&format!("{header}{prototype};\n{prototype}{{ ret; }}")).unwrap();
-        assert_eq!(defined.check(&[]), Ok(()));
-        assert!(matches!(defined.check(&["k".to_owned()]), Err(CheckError::Entries { .. })));
-        let unbounded = Ptx::parse(&format!("{header}.visible .entry k()\n{{ ret; }}")).unwrap();
-        assert_eq!(unbounded.check(&["k".to_owned()]), Err(CheckError::NoLaunchBounds("k".to_owned())));
     }
 
     #[test]

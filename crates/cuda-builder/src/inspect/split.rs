@@ -15,7 +15,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::ptx::{CheckError, Ptx};
+use super::check_error::CheckError;
+use super::ptx::Ptx;
 use super::text::{Item, head_files_and_code, items, words};
 
 /// The kernels of a module, in its order: the name of each, and a module with that kernel alone and everything that it

@@ -116,6 +116,12 @@ pub(super) fn instruction(statement: &str) -> &str {
     }
 }
 
+/// Whether PTX, or the text of inline assembly in LLVM IR, has an instruction with this opcode.
+pub(crate) fn has_opcode(ptx: &str, opcode: &str) -> bool {
+    let text = ptx.replace("\\0A", "\n");
+    text.split(';').any(|statement| instruction(statement).split_ascii_whitespace().next() == Some(opcode))
+}
+
 /// The words of PTX: names, directives and numbers.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || "_$.%".contains(c))).filter(|word| !word.is_empty())

@@ -59,7 +59,7 @@ pub(super) fn is_together(assembly: &str) -> bool {
 }
 
 /// The text of the inline assembly that is called on a line.
-pub(super) fn assembly(line: &str) -> Option<&str> {
+pub(crate) fn assembly(line: &str) -> Option<&str> {
     let keyword = ir::find(line, " asm ").filter(|_| line.contains("call "))?;
     let (_, text) = line[keyword..].split_once('"')?;
     Some(text.split_once('"')?.0)

@@ -1,15 +1,15 @@
 //! What `#[kernel]` tells the link step about an entry point: the kernel's facts, in a constant beside it.
 //!
 //! ```text
-//! @__tilewright_facts_axpy = constant <{ [136 x i8] }> <{ [136 x i8] c"\04\00…" }>, align 8
+//! @__tilewright_facts_axpy = constant <{ [136 x i8] }> <{ [136 x i8] c"\05\00…" }>, align 8
 //! ```
 //!
 //! The bytes are 64-bit numbers, lowest byte first: the version of this format, whether the block is a bound (1: launches
 //! choose, of at most so many threads), the block along x, y and z, the blocks that shall fit on a multiprocessor (0: not
 //! said), the dynamic shared memory in bytes, the only architecture's name (first letter in the lowest byte; 0: any),
-//! whether it may have local memory (1: yes), the blocks of a cluster along x, y and z (0: it has none), the fingerprint of
-//! the parameters' layout, the number of parameters, and for each parameter whether it is a tensor map. The compiler has
-//! worked them out from types and constants, which no attribute macro could.
+//! whether it may have local memory (1: yes; 2: and functions that call themselves, because it has a stack), the blocks of a
+//! cluster along x, y and z (0: it has none), the fingerprint of the parameters' layout, the number of parameters, and for each
+//! parameter whether it is a tensor map. The compiler has worked them out from types and constants, which no attribute macro could.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ use crate::Arch;
 /// How the names of the constants begin. The kernel's name follows.
 pub(super) const PREFIX: &str = "__tilewright_facts_";
 /// The version of the format that is read here.
-const VERSION: u64 = 4;
+const VERSION: u64 = 5;
 
 /// The facts of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub(crate) struct Entry {
     pub(crate) arch: Option<Arch>,
     /// Whether it may have local memory: because it says so, or has a stack.
     pub(crate) allows_local: bool,
+    /// Whether it has a stack, so that functions may call themselves.
+    pub(crate) has_stack: bool,
     /// The blocks of every cluster, if the kernel has any.
     pub(crate) cluster: Option<[u32; 3]>,
     /// The fingerprint of the parameters' layout.
@@ -76,7 +78,7 @@ impl Entry {
             min_blocks,
             dynamic_shared_bytes,
             arch,
-            allows_local,
+            memory,
             cluster_x,
             cluster_y,
             cluster_z,
@@ -93,10 +95,11 @@ impl Entry {
         if *count != tensor_maps.len() as u64 || tensor_maps.iter().any(|&flag| flag > 1) {
             return Err(format!("it does not say of each of {count} parameters whether it is a tensor map"));
         }
-        for (what, flag) in [("its block is a bound", is_bound), ("it may have local memory", allows_local)] {
-            if *flag > 1 {
-                return Err(format!("whether {what} is {flag}, which is neither 0 nor 1"));
-            }
+        if *is_bound > 1 {
+            return Err(format!("whether its block is a bound is {is_bound}, which is neither 0 nor 1"));
+        }
+        if *memory > 2 {
+            return Err(format!("whether it may have local memory is {memory}, which is neither 0 nor 1 nor 2"));
         }
         let small = |number: &u64, what: &str| u32::try_from(*number).map_err(|_| format!("{what} is {number}"));
         Ok(Self {
@@ -108,7 +111,8 @@ impl Entry {
                 0 => None,
                 code => Some(arch_of(*code)?),
             },
-            allows_local: *allows_local == 1,
+            allows_local: *memory > 0,
+            has_stack: *memory == 2,
             cluster: match [cluster_x, cluster_y, cluster_z] {
                 [0, 0, 0] => None,
                 [x, y, z] => {
@@ -155,7 +159,7 @@ impl Entry {
     /// is a pointer in Rust, and becomes the pointer to its own bytes here.
     pub(super) fn definition(&self, line: &str, name_end: usize) -> Result<String, String> {
         let list = ir::parenthesized(line, name_end).ok_or("its parameters cannot be read")?;
-        let mut parameters = ir::split_list(list);
+        let mut parameters: Vec<String> = ir::split_list(list).into_iter().map(str::to_owned).collect();
         for (index, _) in self.tensor_maps.iter().enumerate().filter(|(_, is_map)| **is_map) {
             let parameter = parameters.get_mut(index).ok_or_else(|| format!("there is no parameter {index}"))?;
             let name = parameter.rsplit(' ').next().filter(|name| name.starts_with('%'));
@@ -209,7 +213,7 @@ mod tests {
 
     #[test]
     fn reads_what_the_macro_writes() {
-        let entry = parsed(&[4, 0, 32, 8, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0]).unwrap();
+        let entry = parsed(&[5, 0, 32, 8, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0]).unwrap();
         let plain = Entry {
             block: [32, 8, 1],
             is_bound: false,
@@ -217,13 +221,14 @@ mod tests {
             dynamic_shared_bytes: 0,
             arch: None,
             allows_local: false,
+            has_stack: false,
             cluster: None,
             layout: 7,
             tensor_maps: vec![],
         };
         assert_eq!(entry, plain);
         assert_eq!(entry.attributes(), r#""nvvm.reqntid"="32,8,1""#);
-        let entry = parsed(&[4, 1, 256, 1, 1, 2, 183_808, SM_90A, 1, 2, 4, 1, u64::MAX, 2, 1, 0]).unwrap();
+        let entry = parsed(&[5, 1, 256, 1, 1, 2, 183_808, SM_90A, 1, 2, 4, 1, u64::MAX, 2, 1, 0]).unwrap();
         let full = Entry {
             block: [256, 1, 1],
             is_bound: true,
@@ -231,12 +236,18 @@ mod tests {
             dynamic_shared_bytes: 183_808,
             arch: Some(Arch::Sm90a),
             allows_local: true,
+            has_stack: false,
             cluster: Some([2, 4, 1]),
             layout: u64::MAX,
             tensor_maps: vec![true, false],
         };
         assert_eq!(entry, full);
         assert_eq!(entry.attributes(), r#""nvvm.maxntid"="256,1,1" "nvvm.minctasm"="2" "nvvm.cluster_dim"="2,4,1""#);
+        let with = |memory: u64| parsed(&[5, 0, 32, 1, 1, 0, 0, 0, memory, 0, 0, 0, 0, 0]).unwrap();
+        assert_eq!(
+            [0, 1, 2].map(with).map(|it| (it.allows_local, it.has_stack)),
+            [(false, false), (true, false), (true, true)]
+        );
         let clustered = |arch| Entry { arch: None, ..full.clone() }.is_for(arch);
         assert_eq!(
             [Arch::Sm80, Arch::Sm89, Arch::Sm90, Arch::Sm90a, Arch::Sm120].map(clustered),
@@ -248,7 +259,7 @@ mod tests {
 
     #[test]
     fn tensor_maps_are_passed_by_value() {
-        let entry = parsed(&[4, 0, 128, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1, 0, 1]).unwrap();
+        let entry = parsed(&[5, 0, 128, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1, 0, 1]).unwrap();
         let head = "define ptx_kernel void @k(ptr noundef readonly captures(none) %map_a, [2 x i64] %x, ptr %0) unnamed_addr #3 {";
         let expected = "define ptx_kernel void @k(ptr byval([128 x i8]) align 64 \"nvvm.grid_constant\" %map_a, [2 x i64] %x, \
                         ptr byval([128 x i8]) align 64 \"nvvm.grid_constant\" %0) unnamed_addr \"nvvm.reqntid\"=\"128,1,1\" #3 {";
@@ -266,13 +277,13 @@ mod tests {
             (&[][..], "0 numbers"),
             (&[1, 2, 3], "3 numbers"),
             (&[1, 0, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], "version 1"),
-            (&[4, 2, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], "block is a bound is 2"),
-            (&[4, 0, 32, 1, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0], "local memory is 3"),
-            (&[4, 0, 1 << 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], "block along x"),
-            (&[4, 0, 1, 1, 1, 0, 1 << 40, 0, 0, 0, 0, 0, 0, 0], "dynamic shared memory"),
-            (&[4, 0, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], "unknown architecture"),
-            (&[4, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0], "each of 2 parameters"),
-            (&[4, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 7], "each of 1 parameters"),
+            (&[5, 2, 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], "block is a bound is 2"),
+            (&[5, 0, 32, 1, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0], "local memory is 3"),
+            (&[5, 0, 1 << 32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], "block along x"),
+            (&[5, 0, 1, 1, 1, 0, 1 << 40, 0, 0, 0, 0, 0, 0, 0], "dynamic shared memory"),
+            (&[5, 0, 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], "unknown architecture"),
+            (&[5, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0], "each of 2 parameters"),
+            (&[5, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 7], "each of 1 parameters"),
         ] {
             let error = parsed(numbers).unwrap_err();
             assert!(error.contains(word), "{numbers:?}: {error}");

@@ -43,6 +43,29 @@ pub(super) fn replace_names<'a>(line: &'a str, replace: impl Fn(&str) -> Option<
     Cow::Owned(result)
 }
 
+/// The line with some of the names of local values replaced (`%x`, `%"a b"`): `replace` gives what stands in for a name.
+pub(super) fn replace_locals(line: &str, replace: impl Fn(&str) -> Option<String>) -> String {
+    let bytes = line.as_bytes();
+    let (mut result, mut copied, mut at) = (String::with_capacity(line.len()), 0, 0);
+    while at < bytes.len() {
+        let start = at;
+        at = match bytes[at] {
+            b'"' => end_of_string(bytes, at),
+            b'%' => end_of_name(bytes, at + 1),
+            _ => at + 1,
+        };
+        if bytes[start] == b'%'
+            && let Some(replacement) = replace(&line[start..at])
+        {
+            result.push_str(&line[copied..start]);
+            result.push_str(&replacement);
+            copied = at;
+        }
+    }
+    result.push_str(&line[copied..]);
+    result
+}
+
 /// A global name as the IR writes it, `@` included.
 pub(super) fn global_name(name: &str) -> String {
     if end_of_name(name.as_bytes(), 0) == name.len() { format!("@{name}") } else { format!("@\"{name}\"") }
@@ -87,7 +110,7 @@ pub(super) fn parenthesized(text: &str, open: usize) -> Option<&str> {
 }
 
 /// The items of a list, split at the commas outside of parentheses, brackets, braces and strings.
-pub(super) fn split_list(list: &str) -> Vec<String> {
+pub(super) fn split_list(list: &str) -> Vec<&str> {
     let bytes = list.as_bytes();
     let (mut items, mut start, mut at, mut depth) = (Vec::new(), 0, 0, 0i32);
     while at < bytes.len() {
@@ -99,14 +122,14 @@ pub(super) fn split_list(list: &str) -> Vec<String> {
             b'(' | b'[' | b'{' | b'<' => depth += 1,
             b')' | b']' | b'}' | b'>' => depth -= 1,
             b',' if depth == 0 => {
-                items.push(list[start..at].trim().to_owned());
+                items.push(list[start..at].trim());
                 start = at + 1;
             }
             _ => {}
         }
         at += 1;
     }
-    items.push(list[start..].trim().to_owned());
+    items.push(list[start..].trim());
     items
 }
 

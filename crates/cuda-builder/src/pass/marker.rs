@@ -57,7 +57,7 @@ pub(super) fn replace_call(line: &str, placed: &Placed<'_>) -> Result<String, Pa
 }
 
 /// The value of the one pointer argument, without its type and attributes.
-fn value(argument: &str) -> Option<&str> {
+pub(super) fn value(argument: &str) -> Option<&str> {
     let mut rest = argument.strip_prefix("ptr ")?;
     loop {
         if let Some(after) = WORDS.iter().find_map(|word| rest.strip_prefix(word)?.strip_prefix(' ')) {

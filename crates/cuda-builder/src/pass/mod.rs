@@ -19,6 +19,9 @@
 //! %7 = tail call i32 @__tilewright_address_in_shared(ptr %1)
 //!      →  %tilewright.cast.7 = addrspacecast ptr %1 to ptr addrspace(3)
 //!         %7 = ptrtoint ptr addrspace(3) %tilewright.cast.7 to i32
+//! define float @f(ptr %0) {                                     (a function that all callers give an array in shared memory: `arguments`)
+//!      →  define float @f(ptr %0) {
+//!           %tilewright.cast.0 = addrspacecast ptr %0 to ptr addrspace(3)       (and one back, for all that uses it)
 //! @__tilewright_facts_k = constant [72 x i8] c"…"                      (see the module `entry`)
 //! define ptx_kernel void @k(ptr %map) #0 {
 //!      →  define ptx_kernel void @k(ptr byval([128 x i8]) align 64 "nvvm.grid_constant" %map)
@@ -36,6 +39,7 @@
 //! The pass reads line by line, which LLVM's printer makes possible: one definition or instruction per line. What has a
 //! mark but not a known shape is an error, so that no mark is ever lost in silence.
 
+mod arguments;
 mod convergence;
 mod copies;
 mod entry;
@@ -49,7 +53,8 @@ use std::collections::{HashMap, HashSet};
 use rustc_demangle::demangle;
 
 use crate::Arch;
-pub(crate) use convergence::mark_convergent;
+pub(crate) use arguments::is_of_argument;
+pub(crate) use convergence::{assembly, mark_convergent};
 pub(crate) use copies::copied;
 pub(crate) use entry::Entry;
 use ir::Variable;
@@ -197,32 +202,43 @@ pub(crate) fn entry_name(line: &str) -> Option<&str> {
 /// Rewrites textual LLVM IR as the module's documentation says.
 pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
     let placed = Placed { shared: shared_variables(ir)?, constant: constants(ir)? };
+    let spaces = arguments::spaces(ir, &placed);
     let mut facts = entry::facts(ir);
     let mut result = Rewritten { ir: String::with_capacity(ir.len() + ir.len() / 8), kernels: Vec::new() };
     let mut references = References::default();
-    let mut begins_kernel = false;
+    // What comes before the first instruction of a function's body, and the arguments of that function whose memory is known.
+    let (mut beginning, mut known) = (String::new(), &[][..]);
     for line in ir.lines() {
         references.read(line);
-        // The first line of a function's body may be a label.
-        let is_label = begins_kernel && !line.starts_with(' ') && line != "}";
-        if begins_kernel && !is_label {
-            result.ir.push_str(WAIT_FOR_EARLIER_KERNELS);
-            begins_kernel = false;
+        // The first line may be a label.
+        let is_label = !line.starts_with(' ') && line != "}";
+        if !beginning.is_empty() && !is_label {
+            result.ir.push_str(&std::mem::take(&mut beginning));
         }
+        let with_arguments = (!known.is_empty()).then(|| arguments::with_arguments(line, known));
+        let line = with_arguments.as_deref().unwrap_or(line);
         let rewritten = if line.starts_with('@') {
             if entry::kernel_of(line).is_some() {
                 continue;
             }
             variable(line, &placed)?
         } else if line.starts_with("define ") {
+            let function = global_names(line).next().map_or("", |(_, name)| name);
+            known = spaces.get(function).map_or(&[][..], Vec::as_slice);
+            beginning = arguments::casts(known);
             let (line, kernel) = definition(line, arch, &mut facts)?;
-            begins_kernel = kernel.is_some() && arch.compute_capability().launches_overlap();
+            if kernel.is_some() && arch.compute_capability().launches_overlap() {
+                beginning.push_str(WAIT_FOR_EARLIER_KERNELS);
+            }
             result.kernels.extend(kernel);
             Cow::Owned(line)
         } else if line.starts_with("declare ") && marker::is_declaration(line) {
             continue;
         } else if line.starts_with("attributes #") {
             Cow::Owned(for_arch(line, arch))
+        } else if line == "}" {
+            known = &[];
+            Cow::Borrowed(line)
         } else if line.contains(marker::PREFIX) {
             Cow::Owned(marker::replace_call(line, &placed)?)
         } else {

@@ -132,7 +132,7 @@ fn without_lines(line: &str) -> String {
 fn arguments(line: &str, kinds: [&str; 3]) -> Option<String> {
     let (range, _) = global_names(line).next()?;
     let parameters = split_list(parenthesized(line, range.end)?);
-    let one = |(parameter, kind): (&String, &str)| {
+    let one = |(parameter, kind): (&&str, &str)| {
         let name = parameter.strip_prefix(kind)?.strip_prefix(' ')?.split(' ').next_back()?;
         Some(format!("{kind} {name}"))
     };

@@ -69,7 +69,7 @@ fn marker_calls_become_casts_and_the_declaration_goes() {
 
 #[test]
 fn kernels_get_launch_bounds_and_the_architecture() {
-    let ir = entry::line("k", &[4, 0, 32, 8, 1, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0])
+    let ir = entry::line("k", &[5, 0, 32, 8, 1, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0])
         + r#"define ptx_kernel void @k(ptr noundef %0) unnamed_addr #0 align 4 {
   ret void
 }
@@ -89,7 +89,7 @@ attributes #0 = { nounwind "target-cpu"="sm_90a" "x"="y" }
 
 #[test]
 fn kernels_wait_for_earlier_ones_where_they_may_be_launched_while_these_run() {
-    let facts = entry::line("k", &[4, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let facts = entry::line("k", &[5, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let others = "define void @f() {\nstart:\n  ret void\n}\n";
     for label in ["start:\n", "start:                    ; preds = none\n", ""] {
         let kernel = format!("define ptx_kernel void @k() {{\n{label}  ret void\n}}\n");
@@ -107,8 +107,8 @@ fn kernels_wait_for_earlier_ones_where_they_may_be_launched_while_these_run() {
 
 #[test]
 fn a_kernel_for_one_architecture_is_left_out_of_the_others() {
-    let ir = entry::line("a", &[4, 0, 1, 1, 1, 0, 0, u64::from_le_bytes(*b"sm_90a\0\0"), 0, 0, 0, 0, 0, 0])
-        + &entry::line("b", &[4, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+    let ir = entry::line("a", &[5, 0, 1, 1, 1, 0, 0, u64::from_le_bytes(*b"sm_90a\0\0"), 0, 0, 0, 0, 0, 0])
+        + &entry::line("b", &[5, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
         + "define ptx_kernel void @a() {\n}\ndefine ptx_kernel void @b() {\n}\n";
     assert_eq!(rewrite(&ir, Arch::Sm90a).unwrap().names(), ["a", "b"]);
     assert_eq!(rewrite(&ir, Arch::Sm80).unwrap().names(), ["b"]);
@@ -118,7 +118,7 @@ fn a_kernel_for_one_architecture_is_left_out_of_the_others() {
 fn refuses_entries_that_the_macro_did_not_make() {
     let error = rewrite("define ptx_kernel void @k() #0 {\n}", Arch::Sm80).unwrap_err();
     assert_eq!(error, PassError::ForeignEntry { kernel: "k".to_owned() });
-    let ir = entry::line("other", &[4, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]) + "define ptx_kernel void @k() {\n}";
+    let ir = entry::line("other", &[5, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]) + "define ptx_kernel void @k() {\n}";
     assert_eq!(rewrite(&ir, Arch::Sm80).unwrap_err(), PassError::ForeignEntry { kernel: "k".to_owned() });
     let ir = entry::line("k", &[9, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]) + "define ptx_kernel void @k() {\n}";
     let error = rewrite(&ir, Arch::Sm80).unwrap_err();
@@ -152,7 +152,7 @@ fn refuses_the_address_of_shared_memory_in_a_static() {
 #[test]
 fn refuses_a_writable_static_that_a_kernel_comes_to() {
     let ir = |in_kernel: &str| {
-        entry::line("k", &[4, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        entry::line("k", &[5, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
             + &format!(
                 "@_RNvCs1234_7kernels5COUNT = internal global i32 0\n@TABLE = internal constant ptr @_RNvCs1234_7kernels5COUNT\n\
              define ptx_kernel void @k() {{\n  {in_kernel}\n}}\n\
