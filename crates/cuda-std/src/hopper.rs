@@ -793,8 +793,8 @@ pub unsafe fn acquire_registers<const N: u32>() {
 /// ```
 ///
 /// # Safety
-/// `id` is below 16. Exactly `THREADS` threads, in whole warps, come to this barrier before any of them comes again, and all
-/// threads of each such warp do.
+/// `id` is below 16. Exactly `THREADS` threads meet, in whole warps, of which each comes by one call; and whoever comes for the next
+/// meeting, the same warp or another one, is ordered behind the arrivals of all of them.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub unsafe fn sync_part<const THREADS: u32>(id: u32) {
