@@ -135,10 +135,12 @@ fn examine(crate_dir: &str) -> Vec<Evidence> {
     let examined = inspect::examine(&references, &target_dir().join("examined"));
     let examined = examined.unwrap_or_else(|error| panic!("{error}"));
     let evidence = kernels.into_iter().zip(examined).map(|((arch, kernel), examination)| {
-        let mut functions = Ptx::parse(&kernel.ptx).unwrap().functions;
-        let names: Vec<_> = functions.iter().map(|function| function.name.as_str()).collect();
-        assert_eq!(names, [kernel.name.as_str()], "{arch}: what is not inlined is slow");
-        let ptx = functions.remove(0);
+        let functions = Ptx::parse(&kernel.ptx).unwrap().functions.into_iter();
+        let (mut kernels, others): (Vec<_>, Vec<_>) = functions.partition(|function| function.is_kernel);
+        // What one kernel is there for.
+        let expected = usize::from(kernel.name == "not_inlined");
+        assert_eq!(others.len(), expected, "{} for {arch}: what is not inlined is slow: {others:?}", kernel.name);
+        let ptx = kernels.remove(0);
         Evidence { arch, kernel, ptx, examination }
     });
     evidence.collect()
@@ -370,7 +372,12 @@ fn features_become_the_instructions_that_they_are_documented_as() {
             let (name, block) = feature.name_and_block();
             let evidence = find(&evidence, arch, name);
             let claims = Claims { name, block, shared_bytes, operands: Operands::NoLoop };
-            assert_eq!(claims.broken(evidence), [""; 0], "{name} for {arch}");
+            // A function that is not inlined is given generic pointers; and dynamic shared memory begins at its alignment, behind arrays.
+            let expected: &[&str] = match feature {
+                Feature::NotInlined => &["addresses of shared memory made generic 3", "shared memory 1024"],
+                _ => &[],
+            };
+            assert_eq!(claims.broken(evidence), expected, "{name} for {arch}");
             let opcodes = ptx_opcodes(&evidence.kernel.ptx);
             for &(instruction, expected) in instructions {
                 let found = opcodes.iter().filter(|opcode| opcode.starts_with(instruction)).count();

@@ -78,12 +78,10 @@ pub(super) fn spaces<'a>(ir: &'a str, placed: &Placed<'_>) -> Spaces<'a> {
             let called = callee(line);
             for (range, name) in ir::global_names(line) {
                 let Some(&callee) = numbers.get(name) else { continue };
-                if called != Some(range.start) {
-                    is_open[callee] = true;
-                    continue;
+                match ir::parenthesized(line, range.end).filter(|_| called == Some(range.start)) {
+                    Some(list) => calls.push(Call { caller, callee, arguments: pointers(list) }),
+                    None => is_open[callee] = true,
                 }
-                let arguments = ir::parenthesized(line, range.end).map(pointers).unwrap_or_default();
-                calls.push(Call { caller, callee, arguments });
             }
         }
     }
@@ -96,7 +94,7 @@ pub(super) fn spaces<'a>(ir: &'a str, placed: &Placed<'_>) -> Spaces<'a> {
         let before = known.clone();
         for Call { caller, callee, arguments } in &calls {
             for &(index, value) in arguments {
-                let memory = functions[*caller].memory_of(value, placed, &known[*caller], &mut HashSet::new());
+                let memory = functions[*caller].memory_of(value, placed, &known[*caller]);
                 if let Some(known) = known[*callee].get_mut(index) {
                     *known = known.or(memory);
                 }
@@ -188,35 +186,34 @@ fn pointers(list: &str) -> Vec<(usize, &str)> {
 
 impl<'a> Function<'a> {
     /// What memory a value is a pointer to, if this is known of the function's arguments.
-    fn memory_of(
-        &self,
-        value: &'a str,
-        placed: &Placed<'_>,
-        arguments: &[Memory],
-        seen: &mut HashSet<&'a str>,
-    ) -> Memory {
-        let value = marker::value(value).unwrap_or(value);
-        if value == "undef" || value == "poison" {
-            return Memory::Unseen;
-        }
-        if !value.starts_with('%') {
-            let space = ir::global_names(value).next().and_then(|(_, name)| placed.space_of(name));
-            let is_offset = value.starts_with('@') || value.starts_with("getelementptr ");
-            return match space {
-                Some(space @ (3 | 4)) if is_offset => Memory::Space(space),
-                _ => Memory::Any,
+    fn memory_of(&self, value: &'a str, placed: &Placed<'_>, arguments: &[Memory]) -> Memory {
+        let (mut memory, mut open, mut seen) = (Memory::Unseen, vec![value], HashSet::new());
+        while let Some(value) = open.pop() {
+            let value = marker::value(value).unwrap_or(value);
+            if !seen.insert(value) || value == "undef" || value == "poison" {
+                continue;
+            }
+            let one = if !value.starts_with('%') {
+                memory_of_constant(value, placed)
+            } else if let Some(index) = self.parameters.iter().position(|parameter| *parameter == Some(value)) {
+                arguments[index]
+            } else if let Some(sources) = sources(&self.body, value) {
+                open.extend(sources);
+                continue;
+            } else {
+                Memory::Any
             };
+            memory = memory.or(one);
         }
-        if let Some(index) = self.parameters.iter().position(|parameter| *parameter == Some(value)) {
-            return arguments[index];
-        }
-        if !seen.insert(value) {
-            return Memory::Unseen;
-        }
-        let Some(sources) = sources(&self.body, value) else { return Memory::Any };
-        let sources = sources.into_iter().map(|source| self.memory_of(source, placed, arguments, seen));
-        sources.fold(Memory::Unseen, Memory::or)
+        memory
     }
+}
+
+/// What memory a variable is in, or a place counted from one.
+fn memory_of_constant(value: &str, placed: &Placed<'_>) -> Memory {
+    let is_place = value.starts_with('@') || value.starts_with("getelementptr ");
+    let space = ir::global_names(value).next().and_then(|(_, name)| placed.space_of(name));
+    space.filter(|space| is_place && matches!(space, 3 | 4)).map_or(Memory::Any, Memory::Space)
 }
 
 /// What a local pointer is made of, by counting from another or choosing among several; `None` if it is neither.
