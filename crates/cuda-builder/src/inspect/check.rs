@@ -59,7 +59,7 @@ impl Ptx {
                 return Err(CheckError::Constant { function: name(), bytes: function.constant_bytes });
             }
             if let Some(generic) = function.memory.iter().find(|instruction| instruction.space().is_none()) {
-                let instruction = generic.text.clone();
+                let instruction = generic.text.as_str().into();
                 return Err(CheckError::Generic { function: name(), instruction, arguments: Box::default() });
             }
             let missing = |arch: &Arch| function.needs.iter().find(|(needs, _)| !needs.is_met_by(*arch));
@@ -205,7 +205,7 @@ mod tests {
             "@%p1 red.add.u32 [%rd1], 1",
         ] {
             let error = check(&format!("\tld.global.b32 %r1, [%rd1];\n\t{access};")).unwrap_err();
-            let instruction = access.trim_start_matches("@%p1 ").to_owned();
+            let instruction = access.trim_start_matches("@%p1 ").into();
             assert_eq!(error, CheckError::Generic { function: "k".to_owned(), instruction, arguments: Box::default() });
         }
     }

@@ -23,7 +23,7 @@ pub enum CheckError {
         /// The function.
         function: String,
         /// The first such instruction.
-        instruction: String,
+        instruction: Box<str>,
         /// The arguments of the function that the pointer may come from, if it comes from one and their names are known.
         arguments: Box<[String]>,
     },

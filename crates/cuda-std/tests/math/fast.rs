@@ -12,7 +12,7 @@ const FUNCTIONS: [Function; 11] = [
     ("log2", fast::log2, f64::log2, |_| 2f64.powi(-22), |_| 0.0),
     ("log", fast::log, f64::ln, |_| 2f64.powi(-21), |_| 0.0),
     ("sin", fast::sin, f64::sin, |_| 0.0, |_| 2f64.powf(-20.5)),
-    ("cos", fast::cos, f64::cos, |_| 0.0, |_| 2f64.powf(-20.5)),
+    ("cos", fast::cos, f64::cos, |_| 0.0, |_| 2f64.powf(-20.4)),
     ("tanh", fast::tanh, f64::tanh, |_| 2f64.powi(-11), |_| 0.0),
     ("rcp", fast::rcp, |x| 1.0 / x, |_| 2f64.powi(-23), |_| 0.0),
     ("sqrt", fast::sqrt, f64::sqrt, |_| 2f64.powi(-23), |_| 0.0),

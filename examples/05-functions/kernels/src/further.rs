@@ -353,24 +353,24 @@ mod operation {
                 false => part(value, of_it),
             };
             // The next of the bounds begins above 2π.
-            let sine = |x: f64, value: f64| {
-                Expected::within(value, 2f64.powf(if x.abs() < std::f64::consts::TAU { -20.5 } else { -14.7 }))
+            let wave = |x: f64, value: f64, near: f64| {
+                Expected::within(value, 2f64.powf(if x.abs() < std::f64::consts::TAU { near } else { -14.7 }))
             };
             Ok(all(&singles(values)?, |x, y, _| {
                 let power = x.exp2();
                 let or_zero = match power < 2f64.powi(-125) {
                     true => Expected::within(power, f64::from(f32::MIN_POSITIVE)),
-                    false => within(power, 2.0),
+                    false => part(power, 2f64.powi(-22)),
                 };
                 let at = f64::from(angle(x as f32));
                 [
-                    within(power, 2.0),
+                    part(power, 2f64.powi(-22)),
                     or_zero,
                     part(x.exp(), 2f64.powi(-22) + x.abs() * 2f64.powi(-23)),
                     logarithm(x, x.log2(), 2f64.powi(-22)),
                     logarithm(x, x.ln(), 2f64.powi(-21)),
-                    sine(at, at.sin()),
-                    sine(at, at.cos()),
+                    wave(at, at.sin(), -20.5),
+                    wave(at, at.cos(), -20.4),
                     part(x.tanh(), 2f64.powi(-11)),
                     within(1.0 / x, 1.0),
                     part(x.sqrt(), 2f64.powi(-23)),
