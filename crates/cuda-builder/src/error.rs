@@ -1,7 +1,7 @@
 //! What can go wrong while kernels are built.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::explain::Unsupported;
 use crate::inspect::{CUBINS_VARIABLE, CheckError, ToolError};
@@ -100,7 +100,7 @@ pub enum Error {
         /// The function that it was about, if it says so.
         function: Option<String>,
         /// The file with everything that it has said.
-        log: Option<PathBuf>,
+        log: Option<Box<Path>>,
     },
     /// A file could not be read or written, or a program not started.
     #[error("cannot {action} {}: {reason}", .path.display())]
@@ -130,7 +130,7 @@ fn within(function: &Option<String>) -> String {
     function.as_ref().map_or_else(String::new, |function| format!(" in `{function}`"))
 }
 
-fn see(log: &Option<PathBuf>) -> String {
+fn see(log: &Option<Box<Path>>) -> String {
     log.as_ref().map_or_else(String::new, |log| format!(" (all of it is in {})", log.display()))
 }
 

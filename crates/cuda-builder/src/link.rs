@@ -273,7 +273,7 @@ impl Link<'_> {
         let said = String::from_utf8_lossy(&output.stderr);
         let log = self.directory.join(format!("{tool}.log"));
         write_atomically(&log, said.as_bytes())?;
-        let (said, log) = (LlvmLog(&said), Some(log));
+        let (said, log) = (LlvmLog(&said), Some(log.into()));
         let function = said.function().map(|name| format!("{:#}", demangle(name)));
         let (tool, message) = (tool.to_owned(), said.message());
         Err(Error::Tool { tool, status: output.status, place: None, message, function, log })

@@ -37,7 +37,7 @@ pub(crate) fn explained(error: Error, arch: Arch, link: Link<'_>) -> Error {
                 let place = of_tool(&ir, crate_dir, &message, function.as_deref()).map(Into::into);
                 return Error::Tool { log: Some(log), tool, status, message, function, place };
             }
-            Error::Unsupported { arch, found, log }
+            Error::Unsupported { arch, found, log: log.into() }
         }
         Error::Check { arch, ptx, reason, place: None } => {
             let Ok((ir, _)) = with_lines.optimized(arch) else {
