@@ -138,19 +138,9 @@ impl Ptx {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ptx::tests::module;
     use super::super::targets::Needs;
     use super::*;
-
-    fn module(body: &str) -> Ptx {
-        let text = format!(
-            ".version 7.8\n.target sm_90a\n.address_size 64\n\n\t// .globl k\n\
-             .extern .shared .align 1024 .b8 dynamic[];\n.shared .align 4 .b8 TILE[128];\n.shared .align 4 .b8 TILE2[64];\n\
-             .global .align 4 .u32 table[2] = {{1, 2}};\n\
-             .visible .entry k(\n\t.param .u64 .ptr .align 1 k_param_0\n)\n.reqntid 32, 8, 1\n.minnctapersm 2\n\
-             {{\n{body}\n}}\n"
-        );
-        Ptx::parse(&text).unwrap()
-    }
 
     fn check(body: &str) -> Result<(), CheckError> {
         module(body).check(&["k".to_owned()])

@@ -199,10 +199,11 @@ fn is_call(instruction: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn module(body: &str) -> Ptx {
+    /// The PTX of a kernel with this body, beside some arrays.
+    pub(in super::super) fn module(body: &str) -> Ptx {
         let text = format!(
             ".version 7.8\n.target sm_90a\n.address_size 64\n\n\t// .globl k\n\
              .extern .shared .align 1024 .b8 dynamic[];\n.shared .align 4 .b8 TILE[128];\n.shared .align 4 .b8 TILE2[64];\n\
