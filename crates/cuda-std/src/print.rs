@@ -461,7 +461,8 @@ mod host {
             let message = self.message.rendered();
             let line = SourceLine { file: file.into(), line: u32::try_from(self.line).unwrap_or(u32::MAX) };
             let [block, thread] = [self.message.block, self.message.thread].map(Dim3::from);
-            Fault { kernel, block, thread, location: Some(line), kind: FaultKind::Panic { message } }
+            let kind = FaultKind::Panic { message };
+            Fault { kernel, block, thread, location: Some(line), callers: std::vec::Vec::new(), kind }
         }
     }
 

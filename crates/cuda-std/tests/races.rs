@@ -15,7 +15,7 @@ const SOURCE: &str = include_str!("races.rs");
 
 /// The two accesses of a race, the earlier one first: thread, line, what it did.
 fn race(fault: &Fault) -> [(Dim3, u32, AccessKind); 2] {
-    let FaultKind::Race { access, other: OtherAccess { thread, location, access: other }, .. } = &fault.kind else {
+    let FaultKind::Race { access, other: OtherAccess { thread, location, access: other, .. }, .. } = &fault.kind else {
         panic!("expected a race, got: {fault}");
     };
     [(*thread, location.line, *other), (fault.thread, fault.location.as_ref().unwrap().line, *access)]

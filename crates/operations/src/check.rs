@@ -15,9 +15,6 @@ use crate::trial::{Accuracy, Outputs, Trial};
 /// How often each case is run, to see whether the bits are the same.
 const RUNS: u64 = 3;
 
-/// How many failures are told in full.
-const SHOWN: usize = 3;
-
 /// What has come of the cases of an operation on a device.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -99,6 +96,9 @@ pub(crate) fn as_text<S: Serializer>(error: &Option<Error>, serializer: S) -> Re
 }
 
 impl Report {
+    /// How many failures are told in full.
+    pub(crate) const SHOWN: usize = 3;
+
     /// Whether there was something to see, and all of it was right.
     pub fn holds(&self) -> bool {
         !self.cases.is_empty() && self.failures().next().is_none()
@@ -124,7 +124,7 @@ impl fmt::Display for Report {
             all.error,
             100.0 * all.part_of_bound
         )?;
-        for case in cases.iter().filter(|case| case.failure.is_some()).take(SHOWN) {
+        for case in cases.iter().filter(|case| case.failure.is_some()).take(Self::SHOWN) {
             let Case { sizes, failure: Some(error), schedules, .. } = case else { continue };
             write!(f, "\n  FAILED {sizes}: {error}\n    again: ")?;
             match schedules {
@@ -134,7 +134,7 @@ impl fmt::Display for Report {
                 None => write!(f, "run --op {operation} --sizes {sizes} --seed {seed}")?,
             }
         }
-        match self.failures().count().saturating_sub(SHOWN) {
+        match self.failures().count().saturating_sub(Self::SHOWN) {
             0 => Ok(()),
             more => write!(f, "\n  and {more} more"),
         }

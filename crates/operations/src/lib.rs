@@ -74,6 +74,7 @@
 
 mod agreement;
 mod argument;
+mod backtraces;
 mod bench;
 mod check;
 mod cost;

@@ -9,6 +9,7 @@ use cuda_std::executor::Checks;
 use runtime::{Device, KernelSet};
 use serde::Serialize;
 
+use crate::callers::CALLERS;
 use crate::counters::CostTask;
 use crate::sanitize::{Planted, SanitizeTask};
 use crate::trace_task::TraceTask;
@@ -361,6 +362,7 @@ impl Program<'_> {
             }
             let report = if device.is_cpu() {
                 check_schedules(operation, vec![sizes], common.seed, orders.schedules())?
+                    .with_callers(operation, CALLERS)
             } else {
                 on_gpu(operation, &device, sizes, common.seed)
             };
@@ -381,6 +383,7 @@ impl Program<'_> {
             if device.is_cpu() || common.device.is_none() {
                 let cases = cases_for(operation, sizes)?;
                 let report = check_schedules(operation, cases, common.seed, orders.schedules())?;
+                let report = report.with_callers(operation, CALLERS);
                 let is_right = report.holds();
                 all_right &= show(&report, common.json, is_right);
             }

@@ -103,8 +103,10 @@ impl<'a> Block<'a> {
         // A panic in a coroutine comes out of `resume`. Nothing is run after it but the unwinding of the other coroutines.
         let result = catch_unwind(AssertUnwindSafe(|| self.run_threads()));
         let result = result.unwrap_or_else(|payload| {
-            let (message, location) = panics::take_report(&*payload);
-            Err(self.context.report(location, FaultKind::Panic { message }))
+            let (message, place) = panics::take_report(&*payload);
+            let (location, callers) = place.unzip();
+            let fault = self.context.report(location, FaultKind::Panic { message });
+            Err(Box::new(Fault { callers: callers.unwrap_or_default(), ..*fault }))
         });
         let result = match result {
             Err(fault) if !fault.kind.is_race() => {

@@ -14,6 +14,7 @@ use std::vec::Vec;
 
 use corosensei::trap::CoroutineTrapHandler;
 
+use super::backtraces::Backtraces;
 use super::barriers::{Barriers, Wait};
 use super::changes::Asked;
 use super::cluster::{Clusters, Meetings, Team};
@@ -195,9 +196,11 @@ pub(super) struct Context<'a> {
     pub(super) changes_asked: Option<Asked<'a>>,
     /// Looks for unusual numbers, if that is of interest, with the number of the launch.
     pub(super) trace: Option<(&'a ValueTrace, u64)>,
+    /// Finds from where the accesses of a report were called, if that is of interest.
+    pub(super) backtraces: Option<&'a Backtraces>,
     /// Counts what accesses cost, if that is of interest.
     pub(super) costs: Option<Recorder>,
-    /// Records what blocks do, step by step, if that is of interest, and whether it does for the one that runs.
+    /// Records what blocks do, step by step, if that is of interest; and whether this or `backtraces` looks at the one that runs.
     pub(super) steps: Option<steps::Recorder>,
     pub(super) is_recording: Cell<bool>,
     pub(super) fault: Cell<Option<Box<Fault>>>,
@@ -301,6 +304,7 @@ impl<'a> Context<'a> {
             barriers: Barriers::default(),
             engine: Tma::default(),
             warpgroups: Warpgroups::default(),
+            backtraces: executor.backtraces.as_deref(),
             costs: executor.costs.as_ref().map(|costs| Recorder::new(costs, facts.name)),
             steps: (executor.steps.as_ref().filter(|_| launch.is_recorded))
                 .map(|steps| steps::Recorder::new(steps, visit_views)),
@@ -529,7 +533,8 @@ impl<'a> Context<'a> {
     /// A report on the running thread.
     pub(super) fn report(&self, location: Option<SourceLine>, kind: FaultKind) -> Box<Fault> {
         let (block, thread) = (self.block.get(), self.thread().index);
-        Box::new(Fault { kernel: self.kernel, block, thread, location, kind })
+        let callers = self.callers_of(location.as_ref());
+        Box::new(Fault { kernel: self.kernel, block, thread, location, callers, kind })
     }
 
     /// Ends the launch because of what the running thread does.

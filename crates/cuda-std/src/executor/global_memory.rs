@@ -30,9 +30,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::vec::Vec;
 
+use super::backtraces::Spot;
 use super::context::{Context, current};
 use super::costs::CostKind;
-use super::fault::{AccessKind, FaultKind, OtherAccess};
+use super::fault::{AccessKind, FaultKind};
 use super::known::Carried;
 use super::shared_memory::WORD;
 use super::spins;
@@ -332,7 +333,7 @@ impl Context<'_> {
             element: self.element_at(address),
             access: me.kind,
             block: (!is_of_block).then(|| self.position(other.block)),
-            other: OtherAccess { thread, location: other_location.into(), access: other.kind },
+            other: self.other_access(thread, other_location, other.kind, Spot::global(address..address + 1)),
             missing: is_of_block.then(|| self.missing(other.thread as usize, other.interval, None)),
         };
         self.fail(location, kind)

@@ -102,6 +102,7 @@
 //! system.
 
 mod atomics;
+mod backtraces;
 mod barriers;
 mod block;
 mod changes;
@@ -143,6 +144,7 @@ pub(crate) use atomics::{
     atomic_compare_exchange, atomic_load, atomic_modify, atomic_store, dynamic_atomic, fence, require_cooperative,
     static_atomic,
 };
+pub use backtraces::{Backtraces, Callers, SOURCES};
 pub(crate) use barriers::*;
 pub use changes::{Change, ChangedCall, Changes};
 pub(crate) use changes::{change_array_index, change_index, change_operand};
@@ -168,7 +170,7 @@ pub(crate) use remote::{
 };
 pub(crate) use spins::note_vector;
 pub use steps::{
-    Callers, Left, RecordedArray, RecordedBlock, RecordedLaunch, Step, StepActor, StepBarrier, StepKind, StepMemory,
+    Left, RecordedArray, RecordedBlock, RecordedLaunch, Step, StepActor, StepBarrier, StepKind, StepMemory,
     StepOptions, Steps,
 };
 pub use stop::Stop;
@@ -245,6 +247,7 @@ pub struct Executor {
     checks: Checks,
     stack_bytes: usize,
     changes: Option<Arc<Changes>>,
+    backtraces: Option<Arc<Backtraces>>,
     costs: Option<Arc<Costs>>,
     steps: Option<Arc<Steps>>,
     trace: Option<Arc<ValueTrace>>,
@@ -288,6 +291,7 @@ impl Executor {
             checks,
             stack_bytes: Self::DEFAULT_STACK_BYTES,
             changes: None,
+            backtraces: None,
             costs: None,
             steps: None,
             trace: None,

@@ -26,8 +26,9 @@ use std::vec;
 use std::vec::Vec;
 
 use super::Checks;
+use super::backtraces::Spot;
 use super::context::{Context, LANES, PAYLOAD, Payload, current};
-use super::fault::{AccessKind, FaultKind, OtherAccess, WarpOperation};
+use super::fault::{AccessKind, FaultKind, WarpOperation};
 use super::hooks::{lane, shared_out_of_bounds, words_to_read_by_engine};
 use super::identity::DYNAMIC;
 use super::meetings::collective;
@@ -557,7 +558,7 @@ fn wait_for_bits(sums: &mut [u32], latest: u64) {
 pub(super) fn require_read(context: &Context<'_>, target: &Range<usize>, location: &'static Location<'static>) {
     if let Some((word, position, line)) = pending_read(context, target) {
         let thread = context.threads[position].index;
-        let other = OtherAccess { thread, location: line.into(), access: AccessKind::Read };
+        let other = context.other_access(thread, line, AccessKind::Read, Spot::dynamic_word(word));
         context.fail(location, FaultKind::InFlight { element: DYNAMIC.index(word), other });
     }
 }

@@ -18,11 +18,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Checks;
+use super::backtraces::Spot;
 use super::barriers::{clocked, require_no_barrier};
 use super::cluster::{Stage, Team, team};
 use super::context::{Context, current};
 use super::costs::CostKind;
-use super::fault::{AccessKind, Fault, FaultKind, OtherAccess};
+use super::fault::{AccessKind, Fault, FaultKind};
 use super::global_memory::{Access, PAGE_BYTES, Page};
 use super::hooks::{self, slice_out_of_bounds};
 use super::identity::{DYNAMIC, SharedIdentity};
@@ -174,7 +175,7 @@ impl Context<'_> {
             element: array.index_of_byte(byte),
             access: me.kind,
             block: (other_block != me.block).then(|| self.position(other_block)),
-            other: OtherAccess { thread, location: other_location.into(), access: other.kind },
+            other: self.other_access(thread, other_location, other.kind, Spot::shared(array, byte..byte + 1)),
         };
         self.fail(location, kind)
     }
@@ -252,6 +253,7 @@ pub(super) fn accessed_behind_the_end(context: &Context<'_>) -> Option<Box<Fault
         block: context.position(*block),
         thread: context.threads[*thread].index,
         location: Some((*location).into()),
+        callers: std::vec::Vec::new(),
         kind: FaultKind::RemoteEnded { owner: context.block.get() },
     }))
 }
@@ -369,7 +371,8 @@ impl Owner<'_> {
             let by_owner = |(thread, line)| ((thread, self.context.block_number.get(), line), AccessKind::Read);
             let read = read.filter(|_| kind != AccessKind::Read).map(by_owner);
             if let Some(((issuer, by, line), access)) = load.or(read) {
-                let other = OtherAccess { thread: context.threads[issuer].index, location: line.into(), access };
+                let thread = context.threads[issuer].index;
+                let other = context.other_access(thread, line, access, Spot::dynamic_word(word));
                 let (owner, element) = (self.context.block.get(), DYNAMIC.index(word));
                 let block = (by != context.block_number.get()).then(|| context.position(by));
                 let kind = FaultKind::ClusterRace { owner, array: array.name(), element, access: kind, block, other };

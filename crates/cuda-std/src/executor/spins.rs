@@ -168,7 +168,7 @@ pub(super) fn note_shared(
     location: &'static Location<'static>,
 ) {
     let context = current();
-    if context.steps.as_ref().is_some_and(|steps| !steps.is_part()) {
+    if context.steps.as_ref().is_none_or(|steps| !steps.is_part()) {
         let access = if kind == CostKind::SharedLoad { Access::Load } else { Access::Store };
         context.note_access(access, Place::Shared(array, place.0), place.1, location);
     }

@@ -25,6 +25,7 @@ use std::string::String;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
+use super::backtraces::Callers;
 use super::fault::{Fault, SourceLine};
 use super::{Checks, Executor};
 use crate::Dim3;
@@ -362,17 +363,6 @@ pub struct RecordedLaunch {
     pub blocks: Vec<RecordedBlock>,
 }
 
-/// How the line of a kernel is found that a thread is in: a kernel's line calls functions that do what is recorded. The executor does not
-/// know: it takes a stack to be walked, and debug information to be read.
-#[derive(Clone, Copy, Debug)]
-pub struct Callers {
-    /// Finds return addresses of the running thread, the innermost first, as many as there is room for, and returns how many. It runs on a
-    /// stack with a few kilobytes left.
-    pub addresses: fn(&mut [usize]) -> usize,
-    /// The line of the kernel among these, if there is one. It runs on the stack of the executor.
-    pub line: fn(&[usize]) -> Option<SourceLine>,
-}
-
 /// What is recorded.
 #[derive(Clone, Debug)]
 pub struct StepOptions {
@@ -521,6 +511,6 @@ impl Executor {
     /// assert_eq!(launch.blocks[0].steps[0].bytes, 128);
     /// ```
     pub fn with_steps(self, steps: Arc<Steps>) -> Self {
-        Self { checks: Checks::Full, steps: Some(steps), ..self }
+        Self { checks: Checks::Full, steps: Some(steps), backtraces: None, ..self }
     }
 }

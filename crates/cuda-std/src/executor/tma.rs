@@ -25,9 +25,10 @@ use std::collections::VecDeque;
 use std::vec::Vec;
 
 use super::Checks;
+use super::backtraces::Spot;
 use super::barriers::{complete_bytes, is_awaited, require_barrier};
 use super::context::{Context, LANES, current};
-use super::fault::{AccessKind, FaultKind, OtherAccess, RemoteBarrierProblem};
+use super::fault::{AccessKind, FaultKind, RemoteBarrierProblem};
 use super::hooks::{note_pending_load, require_aligned, slice_out_of_bounds, words_to_access, words_to_read_by_engine};
 use super::identity::DYNAMIC;
 use super::products;
@@ -464,7 +465,7 @@ pub(super) fn require_idle(context: &Context<'_>, word: usize, location: &'stati
                 None => AccessKind::Write,
             },
         );
-        let other = OtherAccess { thread, location: line.into(), access };
+        let other = context.other_access(thread, line, access, Spot::dynamic_word(word));
         context.fail(location, FaultKind::InFlight { element, other });
     }
 }

@@ -137,6 +137,7 @@ impl Watched {
             block: position(self.grid, turn.block.load(Ordering::Relaxed)),
             thread: position(self.block, turn.thread.load(Ordering::Relaxed) as u64),
             location: None,
+            callers: Vec::new(),
             kind: FaultKind::ThreadLimit { seconds: self.limit.as_secs(), last_stop: last_stop.map(Into::into) },
         });
         // Not by `eprintln!`: tests would keep it to themselves. What cannot be written is left unsaid, as the process ends in any case.

@@ -31,7 +31,7 @@ fn thread(x: u32) -> Dim3 {
 }
 
 fn other(access: AccessKind) -> OtherAccess {
-    OtherAccess { thread: thread(35), location: line(17), access }
+    OtherAccess { thread: thread(35), location: line(17), access, callers: Vec::new() }
 }
 
 fn tile() -> SharedArrayName {
@@ -66,6 +66,14 @@ fn examples() -> Vec<FaultKind> {
         let (element, other) = (element.to_owned(), other(other_access));
         F::Race { array, element, access, by_engine, other, missing }
     };
+    let called = F::Race {
+        array: tile(),
+        element: "[3, 17]".into(),
+        access: AccessKind::Read,
+        by_engine: false,
+        other: OtherAccess { callers: vec![line(38), line(44)], ..other(AccessKind::Write) },
+        missing: Missing::Meeting,
+    };
     let handed_over = |missing| race(slice(), "5", AccessKind::Read, false, AccessKind::Write, missing);
     let barrier = || BarrierName { byte_offset: 2048, initialized: line(9) };
     vec![
@@ -82,6 +90,7 @@ fn examples() -> Vec<FaultKind> {
         F::CopyNotAwaited { byte_offset: 64, bytes: 16 },
         F::WriteUnderWay { byte_offset: 64, bytes: 16, other: other(AccessKind::Write) },
         race(tile(), "[3, 17]", AccessKind::Write, false, AccessKind::Read, Missing::Meeting),
+        called,
         race(slice(), "5", AccessKind::Read, false, block_scope, Missing::Meeting),
         handed_over(Missing::WarpMeeting),
         handed_over(Missing::Initialization),
@@ -229,7 +238,11 @@ fn reports() -> Vec<(String, String)> {
     for kind in examples() {
         let file = format!("{}.txt", kind.name().replace(' ', "-"));
         let location = (!HAVE_NO_LINE.contains(&&*file)).then(|| line(23));
-        let fault = Fault { kernel: "multiply", block: thread(1), thread: Dim3::new(3, 1, 0), location, kind };
+        let callers = match &kind {
+            FaultKind::Race { other, .. } if !other.callers.is_empty() => vec![line(31), line(45)],
+            _ => Vec::new(),
+        };
+        let fault = Fault { kernel: "multiply", block: thread(1), thread: Dim3::new(3, 1, 0), location, callers, kind };
         match reports.iter_mut().find(|(known, _)| *known == file) {
             Some((_, text)) => *text += &format!("\n{fault}\n"),
             None => reports.push((file, format!("{fault}\n"))),

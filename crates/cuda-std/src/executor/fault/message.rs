@@ -25,11 +25,12 @@ use crate::atomic::Scope;
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, block, thread, location, kind } = self;
+        let Self { kernel, block, thread, location, callers, kind } = self;
         write!(f, "kernel `{kernel}`, block {block}, thread {thread}: {kind}")?;
         if let Some(location) = location {
             write!(f, "\n  --> {location}")?;
         }
+        called_from(f, callers)?;
         kind.notes(f)?;
         write!(f, "\n  help: {}", kind.help())
     }
@@ -42,10 +43,20 @@ fn note(f: &mut fmt::Formatter<'_>, what: fmt::Arguments<'_>, location: &SourceL
     write!(f, "\n  note: {what}\n  --> {location}")
 }
 
+/// The functions that have called the one of the line before.
+fn called_from(f: &mut fmt::Formatter<'_>, callers: &[SourceLine]) -> fmt::Result {
+    callers.iter().try_for_each(|caller| write!(f, "\n      called from {caller}"))
+}
+
+/// A note on the other access.
+fn of_other(f: &mut fmt::Formatter<'_>, what: fmt::Arguments<'_>, other: &OtherAccess) -> fmt::Result {
+    note(f, what, &other.location)?;
+    called_from(f, &other.callers)
+}
+
 fn other_access(f: &mut fmt::Formatter<'_>, block: &Option<Dim3>, other: &OtherAccess) -> fmt::Result {
-    let OtherAccess { thread, location, access } = other;
-    let what = format_args!("the other access is here: thread {thread}{} {} it", of_block(block), access.verb());
-    note(f, what, location)
+    let (thread, verb) = (other.thread, other.access.verb());
+    of_other(f, format_args!("the other access is here: thread {thread}{} {verb} it", of_block(block)), other)
 }
 
 /// Where those are that are waited for.
@@ -135,16 +146,18 @@ impl FaultKind {
                 absent.iter().try_for_each(|(block, place)| write!(f, "\n  note: in block {block}, {place}"))
             }
             Self::InFlight { other, .. } => {
-                note(f, format_args!("thread {} asked them to here", other.thread), &other.location)
+                of_other(f, format_args!("thread {} asked them to here", other.thread), other)
             }
             Self::WarpgroupDivergence { other: Some(other), .. } => {
                 note(f, format_args!("another warp comes to this product in its place"), other)
             }
-            Self::UnwrittenShared { pending: Some(OtherAccess { thread, location, .. }), .. } => note(
-                f,
-                format_args!("thread {thread} asked for it to be copied there here, and that has not been waited for"),
-                location,
-            ),
+            Self::UnwrittenShared { pending: Some(other), .. } => {
+                let thread = other.thread;
+                let what = format_args!(
+                    "thread {thread} asked for it to be copied there here, and that has not been waited for"
+                );
+                of_other(f, what, other)
+            }
             Self::UnwrittenGlobal { allocated, .. } => {
                 note(f, format_args!("the memory was allocated here"), allocated)
             }

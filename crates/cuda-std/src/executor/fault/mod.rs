@@ -70,6 +70,9 @@ pub struct Fault {
     pub thread: Dim3,
     /// The line of the access or of the call; `None` where it is not known, as for an overflowing stack.
     pub location: Option<SourceLine>,
+    /// The lines of the kernel's functions from which the function of `location` was called, the innermost first, the kernel itself last: none
+    /// if it is the kernel itself, and where nobody has looked for them ([`Backtraces`](super::Backtraces)).
+    pub callers: Vec<SourceLine>,
     /// What happened.
     pub kind: FaultKind,
 }

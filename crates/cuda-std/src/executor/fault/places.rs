@@ -3,6 +3,7 @@
 use core::panic::Location;
 use std::borrow::Cow;
 use std::string::String;
+use std::vec::Vec;
 
 use crate::Dim3;
 use crate::atomic::Scope;
@@ -79,6 +80,8 @@ pub struct OtherAccess {
     pub location: SourceLine,
     /// What it did.
     pub access: AccessKind,
+    /// As [`Fault::callers`](super::Fault::callers), of this access.
+    pub callers: Vec<SourceLine>,
 }
 
 /// A barrier in shared memory (`hopper::Barrier`).

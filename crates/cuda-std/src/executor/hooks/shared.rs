@@ -7,6 +7,7 @@ use core::ptr;
 use std::format;
 
 use super::super::Checks;
+use super::super::backtraces::Spot;
 use super::super::barriers::require_no_barrier;
 use super::super::context::{Context, current};
 use super::super::copies;
@@ -545,7 +546,7 @@ fn pending_write(context: &Context<'_>, word: usize) -> Option<OtherAccess> {
     let load = context.engine.pending_load(word);
     let (issuer, location) = load.or_else(|| copies::pending_copy(context, word))?;
     let thread = context.threads[issuer].index;
-    Some(OtherAccess { thread, location: location.into(), access: AccessKind::Write })
+    Some(context.other_access(thread, location, AccessKind::Write, Spot::dynamic_word(word)))
 }
 
 /// The thread that accesses shared memory, by its number and line: TMA writes for the one that has asked it to.
@@ -562,8 +563,9 @@ pub(in super::super) fn require_no_write_since(
 ) {
     let written = target.clone().find_map(|word| context.memory.shared.last_write(&DYNAMIC, word));
     if let Some((number, line)) = written {
-        let other =
-            OtherAccess { thread: asking(context, number, line), location: line.into(), access: AccessKind::Write };
+        let thread = asking(context, number, line);
+        let spot = Spot::shared(&DYNAMIC, target.start * WORD..target.end * WORD);
+        let other = context.other_access(thread, line, AccessKind::Write, spot);
         let (byte_offset, bytes) = (target.start * WORD, target.len() * WORD);
         context.fail(location, FaultKind::WriteUnderWay { byte_offset, bytes, other })
     }
@@ -582,10 +584,11 @@ fn race(
     let context = current();
     context.require_headroom();
     let thread = asking(context, conflict.thread, conflict.location);
-    let other = OtherAccess { thread, location: conflict.location.into(), access: conflict.access };
+    let byte = word * WORD + conflict.byte;
+    let other = context.other_access(thread, conflict.location, conflict.access, Spot::shared(array, byte..byte + 1));
     let words = ptr::eq(array, &DYNAMIC).then_some(word..word + 1);
     let missing = context.missing(conflict.thread, conflict.interval, words);
-    let (array, element) = (array.name(), array.index_of_byte(word * WORD + conflict.byte));
+    let (array, element) = (array.name(), array.index_of_byte(byte));
     context.fail(location, FaultKind::Race { array, element, access, by_engine, other, missing })
 }
 

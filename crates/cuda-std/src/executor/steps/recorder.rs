@@ -10,6 +10,7 @@ use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
+use super::super::backtraces::Spot;
 use super::super::context::{Context, LANES, State};
 use super::super::fault::{Fault, FaultKind, Place as FaultPlace, SharedArrayName, SourceLine, agreeing, counted};
 use super::super::identity::SharedIdentity;
@@ -17,9 +18,6 @@ use super::merge::{Joins, merge};
 use super::{Left, RecordedArray, RecordedBlock, Step, StepActor, StepBarrier, StepKind, StepMemory, Steps};
 use crate::Dim3;
 use crate::atomic::Place;
-
-/// How many functions may be between a kernel and what it does, the executor's own among them.
-const CALLERS: usize = 48;
 
 /// How many notes of lanes there may be for a step, on average, before they are no longer kept.
 const NOTES: usize = LANES;
@@ -321,7 +319,7 @@ impl Recorder {
                 ref text,
             } = note;
             let finder = self.steps.options().callers;
-            let caller = finder.filter(|_| !callers.is_empty()).and_then(|finder| (finder.line)(callers));
+            let caller = finder.filter(|_| !callers.is_empty()).and_then(|finder| (finder.lines)(callers).pop());
             block.steps.push(Step {
                 number,
                 by,
@@ -385,6 +383,7 @@ impl Context<'_> {
         describe: impl FnOnce(Note, &Recorder) -> Note,
     ) {
         if self.is_recording.get() {
+            self.witness(None, location);
             self.record(kind, location, describe);
         }
     }
@@ -423,9 +422,7 @@ impl Context<'_> {
         if let Some(callers) = recorder.steps.options().callers
             && (open.first().is_none_or(|(first, _)| *first == lane) || recorder.seen.borrow_mut().insert(note.key()))
         {
-            let mut addresses = [0; CALLERS];
-            let count = (callers.addresses)(&mut addresses);
-            note.callers = addresses[..count].to_vec();
+            note.callers = callers.addresses();
         }
         open.push((lane, note));
     }
@@ -439,6 +436,10 @@ impl Context<'_> {
         location: &'static Location<'static>,
     ) {
         use StepKind as K;
+        if !self.is_recording.get() {
+            return;
+        }
+        self.witness(Some(Spot::of(place, bytes)), location);
         let [global, shared, cluster] = match access {
             Access::Load => [K::GlobalLoad, K::SharedLoad, K::ClusterLoad],
             Access::Store => [K::GlobalStore, K::SharedStore, K::ClusterStore],
@@ -449,7 +450,7 @@ impl Context<'_> {
             Place::Shared(array, offset) => (shared, Memory::Shared(array), offset),
             Place::Remote(rank, array, offset) => (cluster, Memory::Cluster(rank, array), offset),
         };
-        self.note_step(kind, location, |note, recorder| {
+        self.record(kind, location, |note, recorder| {
             let note = note.at(recorder, memory, core::iter::once(start..start + bytes));
             match access {
                 Access::Atomic(operation) => note.text(operation),
@@ -479,8 +480,10 @@ impl Context<'_> {
         if let Some(recorder) = recorder {
             recorder.begin(self.block.get(), self.threads.len().div_ceil(LANES));
         }
-        if self.is_recording.replace(recorder.is_some()) != recorder.is_some() {
-            super::super::spins::look_at_all(self.costs.is_some() || recorder.is_some());
+        let is_watched = self.backtraces.is_some_and(|backtraces| backtraces.watches(self.kernel, self.block.get()));
+        let is_looked_at = recorder.is_some() || is_watched;
+        if self.is_recording.replace(is_looked_at) != is_looked_at {
+            super::super::spins::look_at_all(self.costs.is_some() || is_looked_at);
         }
     }
 
@@ -515,9 +518,10 @@ impl Context<'_> {
 
     /// Ends to record the block, if it is recorded.
     pub(in super::super) fn end_recording(&self, fault: Option<&Fault>) {
-        if !self.is_recording.get() {
+        if !self.is_recording.replace(false) {
             return;
         }
+        super::super::spins::look_at_all(self.costs.is_some());
         let Some(recorder) = &self.steps else { return };
         let threads = &self.threads;
         let position = self.current.get().min(threads.len() - 1);
@@ -549,7 +553,5 @@ impl Context<'_> {
             }
         }
         recorder.steps.add(block);
-        self.is_recording.set(false);
-        super::super::spins::look_at_all(self.costs.is_some());
     }
 }
