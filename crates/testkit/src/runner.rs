@@ -313,16 +313,9 @@ impl Program<'_> {
     pub(crate) fn each(
         &self,
         wanted: &Wanted,
-        mut action: impl FnMut(&'static dyn Operation) -> Result<bool, Error>,
+        action: impl FnMut(&'static dyn Operation) -> Result<bool, Error>,
     ) -> Result<bool, Error> {
-        let mut all_right = true;
-        for operation in select(self.operations, wanted)? {
-            all_right &= action(operation).unwrap_or_else(|error| {
-                eprintln!("error: {}: {error}", operation.describe().name);
-                false
-            });
-        }
-        Ok(all_right)
+        Ok(each_of(&select(self.operations, wanted)?, action))
     }
 
     fn list(&self, json: bool) -> bool {
@@ -436,6 +429,21 @@ impl Program<'_> {
             }
         }
     }
+}
+
+/// Does something for each of these operations. What is wrong with one is said, and the others have their turn.
+pub(crate) fn each_of(
+    operations: &[&'static dyn Operation],
+    mut action: impl FnMut(&'static dyn Operation) -> Result<bool, Error>,
+) -> bool {
+    let mut all_right = true;
+    for operation in operations {
+        all_right &= action(*operation).unwrap_or_else(|error| {
+            eprintln!("error: {}: {error}", operation.describe().name);
+            false
+        });
+    }
+    all_right
 }
 
 /// The number of the GPU that a name stands for; none for the executor.

@@ -45,6 +45,9 @@ static BY_KERNEL: LazyLock<Vec<Product>> = LazyLock::new(|| {
     kernels::ALL.iter().filter_map(by_kernel).collect()
 });
 
+/// What plans are made for that need no GPU.
+static EXECUTOR: LazyLock<Device> = LazyLock::new(|| Device::cpu(Checks::Bounds));
+
 /// What there is to tune about an operation: by which kernel its products are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunable {
@@ -101,7 +104,6 @@ impl Product {
 
     /// Whether a kernel is launched for products of these sizes. (What a GPU lacks for it, a launch there says.)
     fn is_launched_for(&self, kernel: &'static KernelInfo, sizes: &Sizes) -> Result<bool, Error> {
-        static EXECUTOR: LazyLock<Device> = LazyLock::new(|| Device::cpu(Checks::Bounds));
         let Case { batch, m, n, k, orders } = self.case(sizes)?;
         if [batch, m, n, k].contains(&0) {
             return Ok(false);
@@ -119,13 +121,15 @@ impl Product {
     }
 
     /// What the planner chooses. On the executor, which takes kernels that are slow to model only if they are named, the kernels of
-    /// the precision are named in turn if it chooses none.
-    fn plan(&self, device: &Device, product: &plan::Description) -> Result<GemmPlan, Error> {
+    /// the precision are named in turn if it chooses none. A kernel that is named computes the small cases on a GPU as on the executor: in as
+    /// many parts, of the same operands, and after the same copies, so that both can be compared launch by launch.
+    fn plan(&self, device: &Device, product: &plan::Description, sizes: &Sizes) -> Result<GemmPlan, Error> {
         let options = match self.kernel {
             None => Options::from(self.precision),
             kernel => Options { kernel, ..Options::default() },
         };
-        let mut plan = GemmPlan::new(device, product, &options);
+        let on_executor = self.kernel.is_some() && self.is_small(sizes)?;
+        let mut plan = GemmPlan::new(if on_executor { &EXECUTOR } else { device }, product, &options);
         if self.kernel.is_none() && device.is_cpu() && matches!(plan, Err(tilewright::Error::NoKernel { .. })) {
             for kernel in kernels::ALL.iter().filter(|kernel| kernel.precision() == self.precision) {
                 plan = GemmPlan::new(device, product, &Options { kernel: Some(kernel), ..options.clone() });
@@ -144,6 +148,27 @@ impl Product {
             },
             plan => plan.map_err(Error::operation),
         }
+    }
+
+    /// The small cases, whatever kernel computes them.
+    fn small(&self) -> Vec<Vec<usize>> {
+        let odd = [[1, 1, 1, 1], [2, 5, 7, 3], [1, 131, 68, 67], [3, 64, 36, 32]];
+        let layouts = [[0, 0], [0, 1], [1, 0], [1, 1]];
+        match self.family {
+            Family::Gemv => testkit::every(&[&[1, 5, 130], &[0, 1, 77, 1031], &[0, 1]]),
+            Family::Gemm => (odd.iter().flat_map(|odd| layouts.map(|layout| [&odd[..], &layout].concat())))
+                .chain([vec![1, 3, 4, 0, 0, 0], vec![2, 0, 4, 5, 0, 0]])
+                .collect(),
+        }
+    }
+
+    /// Whether these are the sizes of a small case.
+    fn is_small(&self, sizes: &Sizes) -> Result<bool, Error> {
+        let values = match self.family {
+            Family::Gemv => sizes.get(["m", "k", "trans_a"])?.to_vec(),
+            Family::Gemm => sizes.get(["batch", "m", "n", "k", "trans_a", "trans_b"])?.to_vec(),
+        };
+        Ok(self.small().contains(&values))
     }
 
     fn case(&self, sizes: &Sizes) -> Result<Case, Error> {
@@ -207,19 +232,11 @@ impl Baseline for ByCuBlas {
 impl Operation for Product {
     fn describe(&self) -> Description {
         let kernels = kernels::of_plans(self.precision);
-        let odd = [[1, 1, 1, 1], [2, 5, 7, 3], [1, 131, 68, 67], [3, 64, 36, 32]];
-        let layouts = [[0, 0], [0, 1], [1, 0], [1, 1]];
-        let (sizes, small, large): (&[&str], Vec<Vec<usize>>, Vec<Vec<usize>>) = match self.family {
-            Family::Gemv => (
-                &["m", "k", "trans_a"],
-                testkit::every(&[&[1, 5, 130], &[0, 1, 77, 1031], &[0, 1]]),
-                vec![vec![2048, 1 << 17, 0], vec![40_000, 10_001, 1]],
-            ),
+        let small = self.small();
+        let (sizes, large): (&[&str], Vec<Vec<usize>>) = match self.family {
+            Family::Gemv => (&["m", "k", "trans_a"], vec![vec![2048, 1 << 17, 0], vec![40_000, 10_001, 1]]),
             Family::Gemm => (
                 &["batch", "m", "n", "k", "trans_a", "trans_b"],
-                (odd.iter().flat_map(|odd| layouts.map(|layout| [&odd[..], &layout].concat())))
-                    .chain([vec![1, 3, 4, 0, 0, 0], vec![2, 0, 4, 5, 0, 0]])
-                    .collect(),
                 vec![vec![1, 2048, 4096, 8192, 0, 1], vec![1, 4096, 4096, 4096, 0, 0], vec![7, 777, 1001, 333, 1, 0]],
             ),
         };
@@ -262,7 +279,7 @@ impl Operation for Product {
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let of = Device::from(device.clone());
         if !last.as_ref().is_some_and(|last| last.device.is_same(device) && last.product == product) {
-            let plan = self.plan(&of, &product)?;
+            let plan = self.plan(&of, &product, sizes)?;
             let workspace = plan.workspace(&of).map_err(Error::operation)?;
             *last = Some(Planned { device: device.clone(), product, plan, workspace });
         }

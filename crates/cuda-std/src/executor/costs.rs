@@ -107,6 +107,8 @@ pub struct KernelCosts {
     pub kernel: &'static str,
     /// How often it was launched.
     pub launches: u64,
+    /// How many blocks these launches had together.
+    pub blocks: u64,
     /// Its lines, in the order of the source, and what each of them does.
     pub lines: Vec<LineCost>,
 }
@@ -130,6 +132,7 @@ pub struct Costs(Mutex<BTreeMap<&'static str, OfKernel>>);
 #[derive(Debug, Default)]
 struct OfKernel {
     launches: u64,
+    blocks: u64,
     lines: BTreeMap<Key, Cost>,
 }
 
@@ -142,14 +145,18 @@ impl Costs {
                 kind: *kind,
                 cost: *cost,
             });
-            KernelCosts { kernel, launches: costs.launches, lines: lines.collect() }
+            let OfKernel { launches, blocks, .. } = *costs;
+            KernelCosts { kernel, launches, blocks, lines: lines.collect() }
         };
         self.lock().iter().map(of_kernel).collect()
     }
 
-    /// Notes a launch.
-    pub(super) fn begin(&self, kernel: &'static str) {
-        self.lock().entry(kernel).or_default().launches += 1;
+    /// Notes a launch with so many blocks.
+    pub(super) fn begin(&self, kernel: &'static str, blocks: u64) {
+        let mut kernels = self.lock();
+        let of_kernel = kernels.entry(kernel).or_default();
+        of_kernel.launches += 1;
+        of_kernel.blocks += blocks;
     }
 
     /// Adds what a line has cost.

@@ -586,7 +586,7 @@ impl Executor {
         overflow::install();
 
         if let Some(costs) = &self.costs {
-            costs.begin(declared.name);
+            costs.begin(declared.name, u64::from(grid.x) * u64::from(grid.y) * u64::from(grid.z));
         }
         let mut launch = Launch::new(declared.name, grid, self.seed);
         launch.clusters = Clusters::new(grid, facts.cluster);

@@ -37,7 +37,7 @@ pub enum Content {
     /// Operations, perhaps beside a baseline.
     Operations(Vec<Operation>),
     /// Counters of a GPU beside the executor's.
-    Counters(Vec<Counted>),
+    Counters(Counted),
     /// KernelBench's problems.
     KernelBench(KernelBench),
     /// Kernels on a GPU and on the executor.

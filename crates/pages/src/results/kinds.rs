@@ -309,13 +309,22 @@ pub struct Peak {
 /// `testkit::counters::CountersReport`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Counted {
-    pub operation: String,
     pub kernels: Vec<OfKernel>,
+    pub summary: Vec<CountersInGroup>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct CountersInGroup {
+    pub group: String,
+    pub kernels: usize,
+    pub equal: usize,
+    pub near: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct OfKernel {
     pub kernel: String,
+    pub operations: Vec<String>,
     pub launches: [u64; 2],
     pub counters: Vec<Counter>,
 }

@@ -5,7 +5,7 @@
 //! | [`Bench`] | `tilewright bench --json FILE` | schema `tilewright-bench` |
 //! | [`Atlas`] | `tilewright bench --suite atlas --json FILE` | schema `tilewright-atlas` |
 //! | [`Operations`](Content::Operations) | `bench --json` of a program over operations, a line for each | schema `tilewright-operation`, or none in older ones |
-//! | [`Counters`](Content::Counters) | `cost --ncu --json`, a line for each operation | kernels with counters |
+//! | [`Counters`](Content::Counters) | `cost --ncu --json` | kernels with counters, and a summary |
 //! | [`Run`] | `tilewright run --json FILE` | problems and a device |
 //! | [`KernelBench`] | `python kernelbench/run.py --json FILE` in `python` | problems and a method |
 //! | [`Agreement`](Content::Agreement) | `agreement --output DIRECTORY` of the tests | kernels with equal bits |
@@ -20,7 +20,7 @@ mod read;
 
 pub use content::{Content, File, Source};
 pub use kinds::{
-    Agreeing, Atlas, AtlasRow, Baseline, Bench, Case, Ceiling, Conformance, Counted, Counter, ErrorOn, Errors,
+    Agreeing, Atlas, AtlasRow, Baseline, Bench, Case, Ceiling, Conformance, Counted, Counter, CountersInGroup, ErrorOn, Errors,
     Instruction, KernelBench, KernelBenchProblem, Least, OfKernel, Operation, Peak, Rates, Roofline, Run, RunProblem,
     RunResult, Times,
 };
@@ -92,7 +92,7 @@ impl Results {
     }
 
     /// Counters, the newest file first.
-    pub fn counters(&self) -> Vec<(&Source, &Vec<Counted>)> {
+    pub fn counters(&self) -> Vec<(&Source, &Counted)> {
         self.of(|content| if let Content::Counters(it) = content { Some(it) } else { None })
     }
 
@@ -118,7 +118,7 @@ pub const SAMPLES: [(&str, &str); 7] = [
     ("samples/bench-1.json", include_str!("../../samples/bench-1.json")),
     ("samples/bench-2.json", include_str!("../../samples/bench-2.json")),
     ("samples/bench-3.json", include_str!("../../samples/bench-3.json")),
-    ("samples/counters.jsonl", include_str!("../../samples/counters.jsonl")),
+    ("samples/counters.json", include_str!("../../samples/counters.json")),
     ("samples/newer.json", include_str!("../../samples/newer.json")),
     ("samples/operations.jsonl", include_str!("../../samples/operations.jsonl")),
 ];

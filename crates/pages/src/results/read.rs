@@ -94,6 +94,7 @@ impl Kind {
         }
         match () {
             () if has(&["outcomes", "elements", "seed"]) => Some(Self::Conformance),
+            () if has(&["kernels", "summary"]) => Some(Self::Counters),
             () if has(&["problems", "environment", "method"]) => Some(Self::KernelBench),
             () if has(&["problems", "device", "date"]) => Some(Self::Run),
             () => None,

@@ -27,7 +27,7 @@ fn every_committed_file_is_read_and_says_where_it_is_from() {
             Content::Atlas(it) => it.results.len(),
             Content::Run(it) => it.problems.iter().map(|problem| problem.results.len()).sum(),
             Content::Operations(it) => it.len(),
-            Content::Counters(it) => it.len(),
+            Content::Counters(it) => it.kernels.len(),
             Content::KernelBench(it) => it.problems.len(),
             Content::Agreement(it) => it.len(),
             Content::Conformance(it) => it.outcomes.len(),

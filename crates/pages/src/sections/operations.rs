@@ -3,7 +3,7 @@
 use super::names::{missing, provenance, share};
 use crate::draw::{Mark, Picture, Row, Rows, Scale, figure};
 use crate::page::{Cell, Figure, Part, Section, Table};
-use crate::results::{Counted, Operation, Results, Source};
+use crate::results::{Counted, CountersInGroup, Operation, Results, Source};
 
 const BENCH: &str = "cargo run --release --manifest-path gpu-kernels/patterns/Cargo.toml -- bench --json > FILE";
 const COST: &str = "cargo run --release --manifest-path gpu-kernels/patterns/Cargo.toml -- cost --ncu --json > FILE";
@@ -36,7 +36,10 @@ pub fn section(results: &Results) -> Section {
     }
     section.parts.push(Part::Heading("Counters of a GPU beside the executor's".to_owned()));
     match results.counters().first() {
-        Some((source, counted)) => section.parts.push(Part::Table(counters(source, counted))),
+        Some((source, counted)) => {
+            section.parts.extend(counted.summary.iter().map(|group| Part::Words(in_words(group))));
+            section.parts.push(Part::Table(counters(source, counted)));
+        }
         None => section.parts.extend(missing("No file has counters of a GPU.", COST, results, "counters")),
     }
     section
@@ -144,12 +147,17 @@ fn of_operations(newest: &[(&Source, &Operation)]) -> Figure {
     }
 }
 
-fn counters(source: &Source, counted: &[Counted]) -> Table {
+fn in_words(group: &CountersInGroup) -> String {
+    let CountersInGroup { group, kernels, equal, near } = group;
+    format!("{group}: equal for {equal} of {kernels} kernels, equal or near for {near}.")
+}
+
+fn counters(source: &Source, counted: &Counted) -> Table {
     let mut table = Table::new(
         format!("Counters by Nsight Compute and by the executor ({})", source.file),
         &[
             "kernel",
-            "operation",
+            "operations",
             "counter",
             "#executor",
             "#GPU",
@@ -158,24 +166,22 @@ fn counters(source: &Source, counted: &[Counted]) -> Table {
             "#launches on the GPU",
         ],
     );
-    for operation in counted {
-        for kernel in &operation.kernels {
-            for counter in kernel.counters.iter().filter(|counter| counter.executor != 0 || counter.gpu != 0) {
-                let quotient = (counter.gpu != 0).then(|| counter.executor as f64 / counter.gpu as f64);
-                table.row(
-                    &kernel.kernel,
-                    [
-                        Cell::text(&kernel.kernel),
-                        Cell::text(&operation.operation),
-                        Cell::text(&counter.what),
-                        Cell::count(counter.executor),
-                        Cell::count(counter.gpu),
-                        Cell::number(quotient),
-                        Cell::count(kernel.launches[0]),
-                        Cell::count(kernel.launches[1]),
-                    ],
-                );
-            }
+    for kernel in &counted.kernels {
+        for counter in kernel.counters.iter().filter(|counter| counter.executor != 0 || counter.gpu != 0) {
+            let quotient = (counter.gpu != 0).then(|| counter.executor as f64 / counter.gpu as f64);
+            table.row(
+                &kernel.kernel,
+                [
+                    Cell::text(&kernel.kernel),
+                    Cell::text(kernel.operations.join(", ")),
+                    Cell::text(&counter.what),
+                    Cell::count(counter.executor),
+                    Cell::count(counter.gpu),
+                    Cell::number(quotient),
+                    Cell::count(kernel.launches[0]),
+                    Cell::count(kernel.launches[1]),
+                ],
+            );
         }
     }
     table

@@ -75,7 +75,7 @@ fn row(f: &mut fmt::Formatter<'_>, kind: CostKind, cost: &Cost) -> fmt::Result {
 
 impl fmt::Display for KernelCosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, launches, lines } = self;
+        let Self { kernel, launches, lines, .. } = self;
         let name = |LineCost { line, .. }: &LineCost| -> String { format!("{line}") };
         let width = lines.iter().map(|line| name(line).len()).max().unwrap_or(0).max("all lines".len());
         let times = counted(launches, "time");
