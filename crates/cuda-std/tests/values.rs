@@ -22,9 +22,37 @@ fn roots(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
     let i = thread::index_1d();
     unsafe {
         let x = x.get_unchecked(i); // <roots: load>
-        let root = math::sqrt(x);
+        let root = math::sqrt(x); // <roots: root>
         let other = warp::warp_shuffle_xor(warp::ALL_LANES, root, 1, 32).0; // <roots: shuffle>
         y.set_unchecked(i ^ 1, other);
+    }
+}
+
+/// `y = x/x`, by way of another lane.
+#[kernel(block = 32)]
+fn quotients(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    unsafe {
+        let x = x.get_unchecked(i); // <quotients: load>
+        let other = warp::warp_shuffle_xor(warp::ALL_LANES, x / x, 1, 32).0; // <quotients: shuffle>
+        y.set_unchecked(i ^ 1, other);
+    }
+}
+
+/// One of some functions.
+#[kernel(block = 32)]
+fn functions(which: u32, x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
+    let i = thread::index_1d();
+    // SAFETY: each thread has elements of its own.
+    unsafe {
+        let x = x.get_unchecked(i); // <functions: load>
+        let result = match which {
+            0 => math::exp(x),       // <functions: exp>
+            1 => math::fast::log(x), // <functions: log>
+            2 => math::asinh(x),
+            _ => math::tanh(0.0 / (x - 1.0)), // <functions: tanh>
+        };
+        y.set_unchecked(i, result);
     }
 }
 
@@ -83,15 +111,46 @@ fn a_number_that_a_thread_has_computed_is_found_where_it_gives_it_away() {
     let (mut x, mut y) = ([1.0; 96], [0.0; 96]);
     (x[70], x[40], x[50]) = (-1.0, -1.0, -2.0);
     let found = trace(roots { x: GlobalSlice::new(&x), y: GlobalSliceMut::new(&mut y) }, 3);
-    assert_eq!(places(&found), [(Unusual::Nan, 1, 8, line("roots: shuffle"), Some(line("roots: load")))]);
+    assert_eq!(places(&found), [(Unusual::Nan, 1, 8, line("roots: root"), None)]);
+    let text = found[0].to_string();
+    assert!(
+        text.starts_with("kernel `roots`, block (1, 0, 0), thread (8, 0, 0): the first NaN: `math::sqrt` makes it"),
+        "{text}"
+    );
+    let (mut x, mut y) = ([1.0; 96], [0.0; 96]);
+    (x[70], x[40], x[50]) = (0.0, 0.0, f32::MIN_POSITIVE);
+    let found = trace(quotients { x: GlobalSlice::new(&x), y: GlobalSliceMut::new(&mut y) }, 3);
+    assert_eq!(places(&found), [(Unusual::Nan, 1, 8, line("quotients: shuffle"), Some(line("quotients: load")))]);
     let text = found[0].to_string();
     assert!(
         text.starts_with(
-            "kernel `roots`, block (1, 0, 0), thread (8, 0, 0): the first NaN: a value for other lanes has"
+            "kernel `quotients`, block (1, 0, 0), thread (8, 0, 0): the first NaN: a value for other lanes has"
         ),
         "{text}"
     );
-    assert!(text.contains(&format!("values.rs:{}", line("roots: load"))), "{text}");
+    assert!(text.contains(&format!("values.rs:{}", line("quotients: load"))), "{text}");
+}
+
+#[test]
+fn functions_are_seen_and_what_they_call_is_not() {
+    let first = |which: u32, x: f32| {
+        let (x, mut y) = ([x; 32], [0.0; 32]);
+        trace(functions { which, x: GlobalSlice::new(&x), y: GlobalSliceMut::new(&mut y) }, 1)
+    };
+    let made = |which: u32, x: f32| {
+        let found = first(which, x);
+        assert!(found.iter().all(|it| it.is_made_here), "{found:?}");
+        found.iter().map(|it| (it.unusual, it.operation, it.line.line)).collect::<Vec<_>>()
+    };
+    assert_eq!(made(0, 100.0), [(Unusual::Infinity, "`math::exp`", line("functions: exp"))]);
+    assert_eq!(made(0, -100.0), [(Unusual::Subnormal, "`math::exp`", line("functions: exp"))]);
+    assert_eq!(made(1, -1.0), [(Unusual::Nan, "`math::fast::log`", line("functions: log"))]);
+    // The square of what is under the root is infinite there.
+    assert_eq!(made(2, 1e30), []);
+    let found = first(3, 1.0);
+    let expected = (Unusual::Nan, "an argument of a function", line("functions: tanh"));
+    assert_eq!(found.iter().map(|it| (it.unusual, it.operation, it.line.line)).collect::<Vec<_>>(), [expected]);
+    assert_eq!(found[0].since.as_ref().map(|since| since.line), Some(line("functions: load")));
 }
 
 #[test]

@@ -179,7 +179,7 @@ pub(crate) use tma::{
 };
 pub use unwritten::{UnwrittenElements, UnwrittenMemory};
 pub use values::{FirstUnusual, Unusual, ValueTrace};
-pub(crate) use values::{is_tracing, trace_atomic, trace_in, trace_out, trace_sum};
+pub(crate) use values::{is_tracing, trace_atomic, trace_function, trace_in, trace_out, trace_sum};
 
 use cluster::{Clusters, Team};
 use context::Memory;

@@ -3,16 +3,16 @@
 //! The arithmetic of a kernel is the processor's, and nobody sees it here. What is seen are the numbers that threads take in and give away:
 //!
 //! ```text
-//!  taken in      loads · values of other lanes · atomic operations · accumulators of tensor cores
-//!  given away    stores · values for other lanes · atomic operations · addends of tensor cores
+//!  taken in      loads · values of other lanes · atomic operations · accumulators of tensor cores · results of functions of `math`
+//!  given away    stores · values for other lanes · atomic operations · addends of tensor cores · arguments of functions of `math`
 //!
-//!  thread        x = load        e = exp(x − m)      y = e / s         store(y)
-//!                ▲ no NaN                                              ▲ a NaN: computed between the two lines
+//!  thread        x = load        e = exp(x)          y = e / s         store(y)
+//!                ▲ no NaN        ▲ none, and none    ▲                 ▲ a NaN: computed between the two lines
 //! ```
 //!
 //! A thread *makes* a NaN if it gives one away, and has taken in none before; the report names the line, and the line of what it took in or
-//! gave away before that, since when it has computed it. Of an infinity and a subnormal number it is the same. Sums of tensor cores and
-//! atomic additions are seen themselves: they make a NaN if there is one in the result and none among what is added. An addend is *lost* if
+//! gave away before that, since when it has computed it. Of an infinity and a subnormal number it is the same. Sums of tensor cores,
+//! atomic additions and functions of `math` but `fma` are seen themselves: they make a NaN if there is one in the result and none among what is added. An addend is *lost* if
 //! such a sum is, bit by bit, what it was before, although what was added to it is not zero.
 
 use core::any::Any;
@@ -227,6 +227,23 @@ pub(crate) fn trace_out<T: Any>(element: &T, operation: &'static str, location: 
     if is_tracing() {
         look_at(element, operation, location);
     }
+}
+
+/// Looks at what a function makes of its arguments, which the running thread has by then.
+#[cold]
+#[inline(never)]
+pub(crate) fn trace_function<const N: usize>(
+    operation: &'static str,
+    arguments: [f32; N],
+    result: f32,
+    location: &'static Location<'static>,
+) {
+    let given = arguments.iter().fold(Kinds(0), |all, argument| all.and(Kinds::of_element(argument)));
+    give(given, "an argument of a function", location);
+    let context = current();
+    let made = Kinds::of_element(&result);
+    report(context, context.current.get(), made.without(given), operation, location, None, true);
+    take(made, location);
 }
 
 /// Looks at an atomic operation of the running thread: what was there, what it brought, and what is there now.

@@ -1,7 +1,7 @@
 //! The error function and its relatives.
 
 use super::exponential::{exp_pair, exp2_near_zero};
-use super::{Pair, fma, nearest, reciprocal, scale, with_gpu_nan, with_sign};
+use super::{Pair, fma, nearest, observed, reciprocal, scale, with_sign};
 
 /// The error function, 2/√π·∫₀ˣ e^(−t²) dt, off by at most 1.2 units in the last place.
 ///
@@ -9,6 +9,7 @@ use super::{Pair, fma, nearest, reciprocal, scale, with_gpu_nan, with_sign};
 ///
 /// Below 1 a minimax polynomial; above, 1 − 2^p(x) with a minimax polynomial p for log₂ erfc x.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn erf(x: f32) -> f32 {
     let a = x.abs();
     let near = erf_near_zero(a);
@@ -24,7 +25,7 @@ pub fn erf(x: f32) -> f32 {
     let (n, bits) = nearest(p, 1.0);
     let power = f32::from_bits((bits.wrapping_add(127) as u32) << 23);
     let far = fma(-exp2_near_zero(p - n), power, 1.0);
-    with_gpu_nan(with_sign(if a < 1.0 { near } else { far }, x.to_bits()))
+    observed("`math::erf`", [x], with_sign(if a < 1.0 { near } else { far }, x.to_bits()))
 }
 
 /// 1 − erf x, without the loss that the subtraction has where x is large; off by at most 2.5 units in the last place.
@@ -35,6 +36,7 @@ pub fn erf(x: f32) -> f32 {
 /// M. M. Shepherd and J. G. Laframboise, "Chebyshev approximation of (1 + 2x)exp(x²)erfc x in 0 ≤ x < ∞", 1981); that of −x is 2 less
 /// that.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn erfc(x: f32) -> f32 {
     if x.abs() < 0.5 {
         return 1.0 - erf_near_zero(x);
@@ -65,7 +67,7 @@ pub fn erfc(x: f32) -> f32 {
     let product = fma(power.high, factor, power.low * factor);
     // The factor is between 0.04 and 1.
     let positive = scale(product, n);
-    with_gpu_nan(if x < 0.0 { 2.0 - positive } else { positive })
+    observed("`math::erfc`", [x], if x < 0.0 { 2.0 - positive } else { positive })
 }
 
 /// erf x for |x| ≤ 1.

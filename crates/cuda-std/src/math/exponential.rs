@@ -1,6 +1,6 @@
 //! Powers of e, 2 and 10.
 
-use super::{Pair, add_to_exponent, fma, nearest, nearest_bits, scale_bits, with_gpu_nan};
+use super::{Pair, add_to_exponent, fma, nearest, nearest_bits, observed, scale_bits, with_gpu_nan};
 
 /// ln 2 in two parts: the first has so few bits that its products with integers of 8 bits, and what they leave of x, are exact.
 const LN_2_HIGH: f32 = f32::from_bits(0x3F31_7200);
@@ -13,11 +13,12 @@ const LN_2_LOW: f32 = 1.428_606_8e-6;
 ///
 /// With n the integer nearest to x/ln 2 and r = x − n·ln 2, eˣ = 2ⁿ·eʳ, |r| ≤ 0.347. Up to ±87 n is added to the exponent of eʳ.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn exp(x: f32) -> f32 {
     let (power, n) = exp_parts(x);
     let result = add_to_exponent(power, n);
     // Not true of a NaN.
-    if x.abs() <= 87.0 { result } else { exp_of_any(x) }
+    observed("`math::exp`", [x], if x.abs() <= 87.0 { result } else { exp_of_any(x) })
 }
 
 /// [`exp`] of numbers that are large, or none.
@@ -50,13 +51,14 @@ fn exp_parts(x: f32) -> (f32, u32) {
 /// With n the integer nearest to x and r = x − n, which is exact, 2ˣ = 2ⁿ·2ʳ, |r| ≤ 1/2. No branch: kernels that compute many at once
 /// have them side by side.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn exp2(x: f32) -> f32 {
     // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
     let x = if x > 129.0 { 129.0 } else { x };
     let x = if x < -151.0 { -151.0 } else { x };
 
     let (n, bits) = nearest_bits(x, 1.0);
-    with_gpu_nan(scale_bits(exp2_near_zero(x - n), bits))
+    observed("`math::exp2`", [x], scale_bits(exp2_near_zero(x - n), bits))
 }
 
 /// 10ˣ, off by at most 1.01 units in the last place; exact for integers from 0 to 10.
@@ -67,11 +69,12 @@ pub fn exp2(x: f32) -> f32 {
 /// With n the integer nearest to x·log₂ 10 and r = x − n·log₁₀ 2, 10ˣ = 2ⁿ·10ʳ, |r| ≤ 0.151. Up to ±37.5 n is added to the exponent
 /// of 10ʳ.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn exp10(x: f32) -> f32 {
     let (power, n) = exp10_parts(x);
     let result = add_to_exponent(power, n);
     // Not true of a NaN.
-    if x.abs() <= 37.5 { result } else { exp10_of_any(x) }
+    observed("`math::exp10`", [x], if x.abs() <= 37.5 { result } else { exp10_of_any(x) })
 }
 
 /// [`exp10`] of numbers that are large, or none.
@@ -109,6 +112,7 @@ fn exp10_parts(x: f32) -> (f32, u32) {
 /// With n and r as in [`exp`], but n = 0 up to |x| = 0.41, it is 2ⁿ·(eʳ − 1) + (2ⁿ − 1), where both terms are known to more bits than
 /// the result has.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn expm1(x: f32) -> f32 {
     let is_zero = x == 0.0;
     // Beyond these there is nothing but ∞ and −1. A NaN is not compared with anything, and stays.
@@ -138,7 +142,7 @@ pub fn expm1(x: f32) -> f32 {
     let power = f32::from_bits((bits.wrapping_add(if is_last { 126 } else { 127 }) as u32) << 23);
     let result = fma(power, of_r, if is_large { power } else { power - 1.0 });
     let result = if is_last { result + result } else { result };
-    with_gpu_nan(if is_zero { given } else { result })
+    observed("`math::expm1`", [x], if is_zero { given } else { result })
 }
 
 /// x = n·ln 2 + r + rest, |r| ≤ 0.347 and the rest what r has no bits for.

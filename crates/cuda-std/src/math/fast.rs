@@ -22,11 +22,14 @@
 //!
 //! Subnormal numbers are kept, as arguments and as results: the instructions are those without `.ftz`, but for [`exp2_or_zero`].
 
+use super::{observed, unobserved};
+
 /// A function of one instruction on the GPU, and another on the CPU.
 macro_rules! approximation {
     ($(#[$doc:meta])* $visibility:vis $name:ident, $instruction:literal, ($($argument:ident),+), $on_cpu:expr) => {
         $(#[$doc])*
         #[inline(always)]
+        #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
         $visibility fn $name($($argument: f32),+) -> f32 {
             #[cfg(target_arch = "nvptx64")]
             {
@@ -56,7 +59,7 @@ approximation! {
     /// # use tilewright_cuda_std::{math::fast};
     /// assert!((fast::exp2(0.5) - 2f32.sqrt()).abs() < 1e-6);
     /// ```
-    pub exp2, "ex2.approx.f32 {result}, {x};", (x), super::exp2(x)
+    pub exp2, "ex2.approx.f32 {result}, {x};", (x), observed("`math::fast::exp2`", [x], unobserved(|| super::exp2(x)))
 }
 
 approximation! {
@@ -67,7 +70,7 @@ approximation! {
     /// assert_eq!(fast::exp2_or_zero(3.0), 8.0);
     /// assert_eq!(fast::exp2_or_zero(-130.0), 0.0);
     /// ```
-    pub exp2_or_zero, "ex2.approx.ftz.f32 {result}, {x};", (x), normal_or_zero(super::exp2(x))
+    pub exp2_or_zero, "ex2.approx.ftz.f32 {result}, {x};", (x), observed("`math::fast::exp2_or_zero`", [x], normal_or_zero(unobserved(|| super::exp2(x))))
 }
 
 /// A number that is not below 2⁻¹²⁶, or zero.
@@ -83,7 +86,7 @@ approximation! {
     /// # use tilewright_cuda_std::{math::fast};
     /// assert!((fast::log2(10.0) - 10f32.log2()).abs() < 1e-6);
     /// ```
-    pub log2, "lg2.approx.f32 {result}, {x};", (x), super::log2(x)
+    pub log2, "lg2.approx.f32 {result}, {x};", (x), observed("`math::fast::log2`", [x], unobserved(|| super::log2(x)))
 }
 
 approximation! {
@@ -93,7 +96,7 @@ approximation! {
     /// # use tilewright_cuda_std::{math::fast};
     /// assert!((fast::sin(1.0) - 1f32.sin()).abs() < 1e-6);
     /// ```
-    pub sin, "sin.approx.f32 {result}, {x};", (x), super::sin(x)
+    pub sin, "sin.approx.f32 {result}, {x};", (x), observed("`math::fast::sin`", [x], unobserved(|| super::sin(x)))
 }
 
 approximation! {
@@ -103,7 +106,7 @@ approximation! {
     /// # use tilewright_cuda_std::{math::fast};
     /// assert!((fast::cos(1.0) - 1f32.cos()).abs() < 1e-6);
     /// ```
-    pub cos, "cos.approx.f32 {result}, {x};", (x), super::cos(x)
+    pub cos, "cos.approx.f32 {result}, {x};", (x), observed("`math::fast::cos`", [x], unobserved(|| super::cos(x)))
 }
 
 approximation! {
@@ -113,7 +116,7 @@ approximation! {
     /// # use tilewright_cuda_std::{math::fast};
     /// assert!((fast::tanh(0.5) - 0.5f32.tanh()).abs() < 5e-4);
     /// ```
-    pub tanh, "tanh.approx.f32 {result}, {x};", (x), super::tanh(x)
+    pub tanh, "tanh.approx.f32 {result}, {x};", (x), observed("`math::fast::tanh`", [x], unobserved(|| super::tanh(x)))
 }
 
 approximation! {
@@ -124,7 +127,7 @@ approximation! {
     /// assert!((fast::rcp(3.0) - 1.0 / 3.0).abs() < 1e-7);
     /// assert_eq!(fast::rcp(-0.0), f32::NEG_INFINITY);
     /// ```
-    pub rcp, "rcp.approx.f32 {result}, {x};", (x), super::with_gpu_nan(1.0 / x)
+    pub rcp, "rcp.approx.f32 {result}, {x};", (x), observed("`math::fast::rcp`", [x], 1.0 / x)
 }
 
 approximation! {
@@ -134,7 +137,7 @@ approximation! {
     /// # use tilewright_cuda_std::{math::fast};
     /// assert!((fast::sqrt(2.0) - 2f32.sqrt()).abs() < 1e-6);
     /// ```
-    pub sqrt, "sqrt.approx.f32 {result}, {x};", (x), super::sqrt(x)
+    pub sqrt, "sqrt.approx.f32 {result}, {x};", (x), observed("`math::fast::sqrt`", [x], unobserved(|| super::sqrt(x)))
 }
 
 approximation! {
@@ -144,13 +147,13 @@ approximation! {
     /// # use tilewright_cuda_std::{math::fast};
     /// assert!((fast::rsqrt(4.0) - 0.5).abs() < 1e-6);
     /// ```
-    pub rsqrt, "rsqrt.approx.f32 {result}, {x};", (x), super::rsqrt(x)
+    pub rsqrt, "rsqrt.approx.f32 {result}, {x};", (x), observed("`math::fast::rsqrt`", [x], unobserved(|| super::rsqrt(x)))
 }
 
 approximation! {
     /// One over the square root of a normal number, within 2⁻²²·⁹ of it: without the instructions that subnormal
     /// numbers take.
-    pub(super) rsqrt_of_normal, "rsqrt.approx.ftz.f32 {result}, {x};", (x), 1.0 / super::sqrt(x)
+    pub(super) rsqrt_of_normal, "rsqrt.approx.ftz.f32 {result}, {x};", (x), 1.0 / unobserved(|| super::sqrt(x))
 }
 
 approximation! {
@@ -166,7 +169,7 @@ approximation! {
     /// # use tilewright_cuda_std::{math::fast};
     /// assert!((fast::div(1.0, 3.0) - 1.0 / 3.0).abs() < 1e-7);
     /// ```
-    pub div, "div.full.f32 {result}, {x}, {y};", (x, y), super::with_gpu_nan(x / y)
+    pub div, "div.full.f32 {result}, {x}, {y};", (x, y), observed("`math::fast::div`", [x, y], x / y)
 }
 
 /// eˣ as 2^(x·log₂ e). e^−∞ is 0, e^∞ is ∞, that of NaN is NaN.
@@ -176,8 +179,9 @@ approximation! {
 /// assert!((fast::exp(1.0) - core::f32::consts::E).abs() < 2e-6);
 /// ```
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn exp(x: f32) -> f32 {
-    exp2(x * core::f32::consts::LOG2_E)
+    observed("`math::fast::exp`", [x], unobserved(|| exp2(x * core::f32::consts::LOG2_E)))
 }
 
 /// The natural logarithm as log₂ x·ln 2. That of ±0 is −∞, that of ∞ is ∞, that of a negative number or a NaN is NaN.
@@ -187,6 +191,7 @@ pub fn exp(x: f32) -> f32 {
 /// assert!((fast::log(10.0) - 10f32.ln()).abs() < 2e-6);
 /// ```
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn log(x: f32) -> f32 {
-    super::with_gpu_nan(log2(x) * core::f32::consts::LN_2)
+    observed("`math::fast::log`", [x], unobserved(|| log2(x)) * core::f32::consts::LN_2)
 }

@@ -3,7 +3,7 @@
 use super::exponential::exp2_near_zero;
 use super::logarithm::{log_of_normal, log2_pair};
 use super::trigonometric::{reduce_pi, sinpi_or_cospi};
-use super::{NAN, Pair, fma, log, nearest, reciprocal, round_ties_even, scale, with_gpu_nan, with_sign};
+use super::{NAN, Pair, fma, log, nearest, observed, reciprocal, round_ties_even, scale, unobserved, with_sign};
 
 /// The gamma function, off by at most 3.9 units in the last place.
 ///
@@ -13,9 +13,10 @@ use super::{NAN, Pair, fma, log, nearest, reciprocal, round_ties_even, scale, wi
 /// From −2.5 to 3.5, 1/Γ(1 + f) is a minimax polynomial for |f| ≤ 1/2, and Γ(x + 1) = x·Γ(x) does the rest. Beyond 3.5 it is
 /// Stirling's formula, x^(x − 1/2)·e⁻ˣ·p(1/x), with the exponent in two parts, and below −2.5 Γ(−x) = −π/(x·sin(πx)·Γ(x)).
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn tgamma(x: f32) -> f32 {
     let result = if x > -2.5 && x < 3.5 { tgamma_near_zero(x) } else { tgamma_far(x) };
-    with_gpu_nan(result)
+    observed("`math::tgamma`", [x], result)
 }
 
 /// For x between −2.5 and 3.5.
@@ -99,6 +100,7 @@ fn tgamma_far(x: f32) -> f32 {
 /// Around 1 and 2 minimax polynomials times x − 1 and x − 2, around 0 lnΓ(x + 1) − ln |x|, from 3 on Stirling's formula
 /// (x − 1/2)·(ln x − 1) + p(1/x) with the logarithm in two parts up to the subtraction, and for negative x Γ(−x) = −π/(x·sin(πx)·Γ(x)).
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn lgamma(x: f32) -> f32 {
     let a = x.abs();
     let is_near_zero = a < 0.25;
@@ -109,7 +111,7 @@ pub fn lgamma(x: f32) -> f32 {
         let f = if is_of_zero { y } else { y - 1.0 };
         let of_one = f * lgamma_beside_one(f);
         // Not −0 at 1.
-        if is_of_zero { of_one - log(a) } else { of_one + 0.0 }
+        if is_of_zero { of_one - unobserved(|| log(a)) } else { of_one + 0.0 }
     } else if a < 3.0 {
         let f = a - 2.0;
         f * lgamma_beside_two(f)
@@ -119,12 +121,12 @@ pub fn lgamma(x: f32) -> f32 {
     let result = if x < 0.0 && !is_near_zero {
         let (r, quadrant) = reduce_pi(a);
         let sine = sinpi_or_cospi(r, quadrant & 1 != 0).abs();
-        let reflected = log(core::f32::consts::PI / (a * sine)) - of_magnitude;
+        let reflected = unobserved(|| log(core::f32::consts::PI / (a * sine))) - of_magnitude;
         if sine == 0.0 { f32::INFINITY } else { reflected }
     } else {
         of_magnitude
     };
-    with_gpu_nan(if a == f32::INFINITY { a } else { result })
+    observed("`math::lgamma`", [x], if a == f32::INFINITY { a } else { result })
 }
 
 /// lnΓ(1 + f)/f for −1/4 ≤ f ≤ 3/4.

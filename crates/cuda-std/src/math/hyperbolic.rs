@@ -2,7 +2,7 @@
 
 use super::exponential::{exp_near_zero, reduce_to_bits};
 use super::logarithm::log_of_pair;
-use super::{NAN, Pair, fma, log1p, nearest_bits, power_of_two, reciprocal, sqrt, with_gpu_nan, with_sign};
+use super::{NAN, Pair, fma, log1p, nearest_bits, observed, power_of_two, reciprocal, sqrt, unobserved, with_sign};
 
 /// The hyperbolic sine, off by at most 1.7 units in the last place.
 ///
@@ -10,6 +10,7 @@ use super::{NAN, Pair, fma, log1p, nearest_bits, power_of_two, reciprocal, sqrt,
 ///
 /// Below 1 a minimax polynomial; above, (eˣ − e⁻ˣ)/2.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sinh(x: f32) -> f32 {
     let a = x.abs();
     let result = if a < 1.0 {
@@ -22,7 +23,7 @@ pub fn sinh(x: f32) -> f32 {
     } else {
         exp_and_inverse(a, -1.0)
     };
-    with_gpu_nan(with_sign(result, x.to_bits()))
+    observed("`math::sinh`", [x], with_sign(result, x.to_bits()))
 }
 
 /// The hyperbolic cosine, off by at most 1.4 units in the last place.
@@ -31,8 +32,9 @@ pub fn sinh(x: f32) -> f32 {
 ///
 /// (eˣ + e⁻ˣ)/2.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn cosh(x: f32) -> f32 {
-    with_gpu_nan(exp_and_inverse(x.abs(), 1.0))
+    observed("`math::cosh`", [x], exp_and_inverse(x.abs(), 1.0))
 }
 
 /// (eᵃ ± e⁻ᵃ)/2 for a ≥ 0.
@@ -55,6 +57,7 @@ fn exp_and_inverse(a: f32, sign: f32) -> f32 {
 ///
 /// Below 0.6 a minimax polynomial; above, 1 − 2/(e²ˣ + 1).
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn tanh(x: f32) -> f32 {
     let a = x.abs();
     let result = if a < 0.6 {
@@ -79,7 +82,7 @@ pub fn tanh(x: f32) -> f32 {
         let power = fma(r, p, 1.0);
         fma(-2.0, reciprocal(fma(power, power_of_two(bits), 1.0)), 1.0)
     };
-    with_gpu_nan(with_sign(result, x.to_bits()))
+    observed("`math::tanh`", [x], with_sign(result, x.to_bits()))
 }
 
 /// The inverse of the hyperbolic sine, off by at most 2.4 units in the last place.
@@ -88,6 +91,7 @@ pub fn tanh(x: f32) -> f32 {
 ///
 /// Below 1/2 a minimax polynomial; above, ln(x + √(x² + 1)), with a sum in two parts.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn asinh(x: f32) -> f32 {
     let a = x.abs();
     let result = if a < 0.5 {
@@ -99,9 +103,9 @@ pub fn asinh(x: f32) -> f32 {
         let p = fma(s, p, -1.666_664_3e-1);
         fma(a * s, p, a)
     } else {
-        log_or_twice(a, Pair::sum(sqrt(fma(a, a, 1.0)), a))
+        log_or_twice(a, Pair::sum(unobserved(|| sqrt(fma(a, a, 1.0))), a))
     };
-    with_gpu_nan(with_sign(result, x.to_bits()))
+    observed("`math::asinh`", [x], with_sign(result, x.to_bits()))
 }
 
 /// The inverse of the hyperbolic cosine, off by at most 1.9 units in the last place.
@@ -110,11 +114,12 @@ pub fn asinh(x: f32) -> f32 {
 ///
 /// ln(x + √(x² − 1)), with a sum in two parts; with t = x − 1, the root is that of t² + 2t.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn acosh(x: f32) -> f32 {
     let t = x - 1.0;
-    let sum = Pair::sum(x, sqrt(fma(t, t, t + t)));
+    let sum = Pair::sum(x, unobserved(|| sqrt(fma(t, t, t + t))));
     let result = log_or_twice(x, sum);
-    with_gpu_nan(if x < 1.0 { NAN } else { result })
+    observed("`math::acosh`", [x], if x < 1.0 { NAN } else { result })
 }
 
 /// The inverse of the hyperbolic tangent, off by at most 0.95 units in the last place.
@@ -123,6 +128,7 @@ pub fn acosh(x: f32) -> f32 {
 ///
 /// Below 1/2 a minimax polynomial; above, ln(1 + 2x/(1 − x))/2.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn atanh(x: f32) -> f32 {
     let a = x.abs();
     let result = if a < 0.5 {
@@ -135,9 +141,9 @@ pub fn atanh(x: f32) -> f32 {
         let p = fma(s, p, 3.333_330_2e-1);
         fma(a * s, p, a)
     } else {
-        0.5 * log1p(2.0 * a / (1.0 - a))
+        0.5 * unobserved(|| log1p(2.0 * a / (1.0 - a)))
     };
-    with_gpu_nan(with_sign(result, x.to_bits()))
+    observed("`math::atanh`", [x], with_sign(result, x.to_bits()))
 }
 
 /// ln of the sum; for x from 2³⁰ on, where the square may be too large, ln 2x.

@@ -1,6 +1,6 @@
 //! Logarithms.
 
-use super::{Pair, fma, reciprocal, with_gpu_nan};
+use super::{Pair, fma, observed, reciprocal, with_gpu_nan};
 
 /// A number as 2ᵉ·(1 + f), −1/3 ≤ f ≤ 1/3.
 struct Split {
@@ -81,9 +81,10 @@ fn of_split(e: f32, f: f32, low: Option<f32>) -> Pair {
 /// x = 2ᵉ·(1 + f) with −1/3 ≤ f ≤ 1/3, and ln x = e·ln 2 + f + f²·p(f) with a minimax polynomial p, summed with the remainders of
 /// the additions (T. J. Dekker, "A floating-point technique for extending the available precision", 1971).
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn log(x: f32) -> f32 {
     let Split { e, f } = split(x, LOWEST);
-    at_the_ends(x, of_split(e, f, None).rounded())
+    observed("`math::log`", [x], at_the_ends(x, of_split(e, f, None).rounded()))
 }
 
 /// The logarithm to base 2, off by at most 0.92 units in the last place; exact for powers of 2.
@@ -92,6 +93,7 @@ pub fn log(x: f32) -> f32 {
 ///
 /// As [`log`]: e + f·log₂ e + f²·p(f), with log₂ e in two parts and the remainder of the product.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn log2(x: f32) -> f32 {
     const LOG2_E_LOW: f32 = 1.925_963e-8;
     let Split { e, f } = split(x, LOWEST);
@@ -107,7 +109,7 @@ pub fn log2(x: f32) -> f32 {
     let p = fma(f, p, -7.213_476e-1);
     let high = fma(f, core::f32::consts::LOG2_E, e);
     let low = fma(f, core::f32::consts::LOG2_E, e - high);
-    at_the_ends(x, high + fma(f, fma(f, p, LOG2_E_LOW), low))
+    observed("`math::log2`", [x], at_the_ends(x, high + fma(f, fma(f, p, LOG2_E_LOW), low)))
 }
 
 /// The logarithm to base 10, off by at most 1.12 units in the last place; exact for powers of 10 that are numbers.
@@ -116,6 +118,7 @@ pub fn log2(x: f32) -> f32 {
 ///
 /// As [`log2`], with e·log₁₀ 2 in two parts, the first of them exact.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn log10(x: f32) -> f32 {
     const LOG10_E_LOW: f32 = -1.010_305e-8;
     const LOG10_2_HIGH: f32 = f32::from_bits(0x3E9A_2000);
@@ -135,7 +138,7 @@ pub fn log10(x: f32) -> f32 {
     let high = fma(f, core::f32::consts::LOG10_E, of_e);
     let low = fma(f, core::f32::consts::LOG10_E, of_e - high);
     let low = fma(e, LOG10_2_LOW, low);
-    at_the_ends(x, high + fma(f, fma(f, p, LOG10_E_LOW), low))
+    observed("`math::log10`", [x], at_the_ends(x, high + fma(f, fma(f, p, LOG10_E_LOW), low)))
 }
 
 /// ln(1 + x), without the loss that the addition has where x is small; off by at most 0.94 units in the last place.
@@ -144,6 +147,7 @@ pub fn log10(x: f32) -> f32 {
 ///
 /// 1 + x = 2ᵉ·(1 + f), f and what rounding takes from it from 2⁻ᵉ·x + (2⁻ᵉ − 1); then as [`log`].
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn log1p(x: f32) -> f32 {
     // Where x is at least 2⁻²⁴ in magnitude or e is 0, its exponent minus e is one that a number can have.
     let one_more = 1.0 + x;
@@ -156,7 +160,7 @@ pub fn log1p(x: f32) -> f32 {
     let inside = of_split(exponent_of(exponent), f, Some(fma(-low, f, low))).rounded();
     // The sign is that of x; the sum loses that of a zero.
     let inside = f32::from_bits(inside.to_bits() & !super::SIGN | x.to_bits() & super::SIGN);
-    at_the_ends(one_more, inside)
+    observed("`math::log1p`", [x], at_the_ends(one_more, inside))
 }
 
 /// ln(high + low) as a sum of two, of which the second is not that small, for normal `high` and a low part of some units in its last place.

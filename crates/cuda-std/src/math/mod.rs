@@ -143,6 +143,7 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
 /// assert!(math::sqrt(-1.0).is_nan());
 /// ```
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sqrt(x: f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]
     {
@@ -150,7 +151,7 @@ pub fn sqrt(x: f32) -> f32 {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        with_gpu_nan(x.sqrt())
+        observed("`math::sqrt`", [x], x.sqrt())
     }
 }
 
@@ -384,6 +385,30 @@ fn root_from(x: f32, near: f32) -> f32 {
 #[inline(always)]
 fn with_sign(x: f32, bits: u32) -> f32 {
     x * f32::from_bits(1.0f32.to_bits() | bits & SIGN)
+}
+
+/// The result of a public function of this module for these arguments, if NaN with the bits that it has on a GPU. Where a launch on the CPU looks for
+/// the first NaN and the like, it looks at this.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn observed<const N: usize>(_function: &'static str, _arguments: [f32; N], result: f32) -> f32 {
+    let result = with_gpu_nan(result);
+    #[cfg(not(target_arch = "nvptx64"))]
+    if crate::executor::is_tracing() {
+        let location = core::panic::Location::caller();
+        // What is called by `unobserved` is called in one of this module's files.
+        if !location.file().starts_with(file!().trim_end_matches("mod.rs")) {
+            crate::executor::trace_function(_function, _arguments, result, location);
+        }
+    }
+    result
+}
+
+/// Calls a public function of this module from another one: nobody looks at what it makes. (By `#[track_caller]`, which goes on from function to
+/// function but not into closures, it would else be called where the other one is.)
+#[inline(always)]
+fn unobserved(function: impl FnOnce() -> f32) -> f32 {
+    function()
 }
 
 /// The result of an operation, if NaN with the bits that it has on a GPU.

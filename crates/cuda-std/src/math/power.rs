@@ -2,7 +2,7 @@
 
 use super::exponential::exp2_near_zero;
 use super::logarithm::log2_pair;
-use super::{NAN, Pair, fast, fma, nearest_bits, round_ties_even, scale_bits, sqrt, with_gpu_nan, with_sign};
+use super::{NAN, Pair, fast, fma, nearest_bits, observed, round_ties_even, scale_bits, sqrt, unobserved, with_sign};
 
 /// One over the square root, correctly rounded. That of ±0 is ±∞, that of ∞ is 0, that of a negative number NaN.
 ///
@@ -10,6 +10,7 @@ use super::{NAN, Pair, fast, fma, nearest_bits, round_ties_even, scale_bits, sqr
 /// to the root, whichever it began with of those within 2⁻²²·⁷ of the root: a test tries all of them for all significands. So the bits
 /// are the same, though those of the approximation are not.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn rsqrt(x: f32) -> f32 {
     const UP: f32 = f32::from_bits((127 + 64) << 23);
     const ROOT_OF_UP: f32 = f32::from_bits((127 + 32) << 23);
@@ -24,7 +25,7 @@ pub fn rsqrt(x: f32) -> f32 {
     let of_zero = f32::from_bits(x.to_bits() & super::SIGN | super::INFINITY);
     let special = if x == 0.0 { of_zero } else { NAN };
     let special = if x == f32::INFINITY { 0.0 } else { special };
-    if x > 0.0 && x < f32::INFINITY { of_subnormal } else { special }
+    observed("`math::rsqrt`", [x], if x > 0.0 && x < f32::INFINITY { of_subnormal } else { special })
 }
 
 /// One over the square root of a normal number, from a number near it.
@@ -44,6 +45,7 @@ fn rsqrt_from(x: f32, near: f32) -> f32 {
 ///
 /// With y near 1/∛|x|, it is x·y², and one step of Newton's method.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn cbrt(x: f32) -> f32 {
     let result = cbrt_of_plain(x);
     if has_plain_cube_root(x) {
@@ -51,7 +53,7 @@ pub fn cbrt(x: f32) -> f32 {
     }
     core::hint::cold_path();
     let result = cbrt_of_plain(x * f32::from_bits((127 + 96) << 23)) * f32::from_bits((127 - 32) << 23);
-    with_gpu_nan(if x != 0.0 && x.abs() < f32::INFINITY { result } else { x + x })
+    observed("`math::cbrt`", [x], if x != 0.0 && x.abs() < f32::INFINITY { result } else { x + x })
 }
 
 /// The cube root of a number that has a plain one.
@@ -70,6 +72,7 @@ fn cbrt_of_plain(x: f32) -> f32 {
 ///
 /// A guess from the exponent, made better by a polynomial, and one step of Newton's method with the remainder of a product.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn rcbrt(x: f32) -> f32 {
     let result = rcbrt_of_plain(x);
     if has_plain_cube_root(x) {
@@ -77,7 +80,7 @@ pub fn rcbrt(x: f32) -> f32 {
     }
     core::hint::cold_path();
     let result = rcbrt_of_plain(x * f32::from_bits((127 + 96) << 23)) * f32::from_bits((127 + 32) << 23);
-    with_gpu_nan(if x != 0.0 && x.abs() < f32::INFINITY { result } else { 1.0 / x })
+    observed("`math::rcbrt`", [x], if x != 0.0 && x.abs() < f32::INFINITY { result } else { 1.0 / x })
 }
 
 /// One over the cube root of a number that has a plain one.
@@ -125,6 +128,7 @@ fn near_rcbrt(x: f32) -> f32 {
 ///
 /// Scaled by a power of 2; then a fused sum of squares and its square root.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn hypot(x: f32, y: f32) -> f32 {
     const LARGE: f32 = f32::from_bits((127 + 62) << 23);
     const SMALL: f32 = f32::from_bits((127 - 40) << 23);
@@ -135,8 +139,8 @@ pub fn hypot(x: f32, y: f32) -> f32 {
     let (factor, back) = if a > LARGE { (DOWN, 1.0 / DOWN) } else { (1.0, 1.0) };
     let (factor, back) = if a < SMALL { (UP, 1.0 / UP) } else { (factor, back) };
     let (a, b) = (a * factor, b * factor);
-    let result = sqrt(fma(a, a, b * b)) * back;
-    with_gpu_nan(if x == f32::INFINITY || y == f32::INFINITY { f32::INFINITY } else { result })
+    let result = unobserved(|| sqrt(fma(a, a, b * b))) * back;
+    observed("`math::hypot`", [x, y], if x == f32::INFINITY || y == f32::INFINITY { f32::INFINITY } else { result })
 }
 
 /// x to the power of y, off by at most 1 units in the last place.
@@ -146,6 +150,7 @@ pub fn hypot(x: f32, y: f32) -> f32 {
 ///
 /// log₂ x in two parts with a relative error of about 2⁻³⁴, their product with y in two parts, and then as [`exp2`](super::exp2).
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn pow(x: f32, y: f32) -> f32 {
     let half = 0.5 * y;
     let is_integer = round_ties_even(y) == y;
@@ -154,7 +159,7 @@ pub fn pow(x: f32, y: f32) -> f32 {
     let result = pow_of_magnitude(x.abs(), y, 0.0, is_odd && x.is_sign_negative());
     let result = if x < 0.0 && x > f32::NEG_INFINITY && !is_integer { NAN } else { result };
     let result = if x.is_nan() || y.is_nan() { NAN } else { result };
-    with_gpu_nan(if x == 1.0 || y == 0.0 { 1.0 } else { result })
+    observed("`math::pow`", [x, y], if x == 1.0 || y == 0.0 { 1.0 } else { result })
 }
 
 /// x to the power of an integer, off by at most 1 units in the last place.
@@ -164,13 +169,14 @@ pub fn pow(x: f32, y: f32) -> f32 {
 ///
 /// As [`pow`], and not by multiplications, which would lose more for large n, and take longer.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn powi(x: f32, n: i32) -> f32 {
     let y = n as f32;
     // Exact: y is an integer, and the two are near to each other.
     let y_low = (i64::from(n) - y as i64) as f32;
     let result = pow_of_magnitude(x.abs(), y, y_low, n & 1 != 0 && x.is_sign_negative());
     let result = if x.is_nan() { NAN } else { result };
-    with_gpu_nan(if n == 0 { 1.0 } else { result })
+    observed("`math::powi`", [x], if n == 0 { 1.0 } else { result })
 }
 
 /// a^(y + y_low) for a ≥ 0, with a sign.

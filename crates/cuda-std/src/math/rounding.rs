@@ -1,6 +1,6 @@
 //! Integers near a number, remainders, and the parts of a number.
 
-use super::{NAN, fast, fma, with_gpu_nan, with_sign};
+use super::{NAN, fast, fma, observed, with_gpu_nan, with_sign};
 
 /// One intrinsic on the GPU, and one method on the CPU.
 macro_rules! to_integer {
@@ -61,6 +61,7 @@ pub fn round(x: f32) -> f32 {
 /// A quotient that is an integer near x/y, whose product with y is subtracted. If what is left is not between 0 and y, which it is for
 /// |x/y| below 2²¹, it is done again, in a branch, by quotients of at most 23 bits, of which there are at most 13.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn fmod(x: f32, y: f32) -> f32 {
     let (a, b) = (x.abs(), y.abs());
     let r = less_multiple(a, b);
@@ -71,7 +72,7 @@ pub fn fmod(x: f32, y: f32) -> f32 {
     core::hint::cold_path();
     let is_valid = a < f32::INFINITY && b > 0.0;
     let r = if is_valid && b < f32::INFINITY { divide(a, b).0 } else { a };
-    with_gpu_nan(if is_valid && !y.is_nan() { with_sign(r, x.to_bits()) } else { NAN })
+    observed("`math::fmod`", [x, y], if is_valid && !y.is_nan() { with_sign(r, x.to_bits()) } else { NAN })
 }
 
 /// a less some multiple of b, which is the right one if this is from 0 to b: then nothing has been rounded.
@@ -96,6 +97,7 @@ fn less_multiple(a: f32, b: f32) -> f32 {
 ///
 /// As [`fmod`], which tells whether the multiple was odd.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn remainder(x: f32, y: f32) -> f32 {
     let (a, b) = (x.abs(), y.abs());
     let is_valid = a < f32::INFINITY && b > 0.0;
@@ -103,7 +105,7 @@ pub fn remainder(x: f32, y: f32) -> f32 {
     // Where it is not exact, it is larger than r anyway.
     let other = b - r;
     let r = if r > other || (r == other && is_odd) { r - b } else { r };
-    with_gpu_nan(if is_valid && !y.is_nan() { with_sign(r, x.to_bits()) } else { NAN })
+    observed("`math::remainder`", [x, y], if is_valid && !y.is_nan() { with_sign(r, x.to_bits()) } else { NAN })
 }
 
 /// a less the largest multiple of b that is not above it, and whether that is an odd one, for finite a ≥ 0 and b > 0.
@@ -158,6 +160,7 @@ fn normalized(x: f32) -> (u32, i32) {
 
 /// x·2ⁿ, rounded once. That of ±0 and ±∞ is itself, that of a NaN is NaN.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn ldexp(x: f32, n: i32) -> f32 {
     let (bits, exponent) = normalized(x);
     // Beyond these there is nothing but ∞ and 0.
@@ -167,7 +170,7 @@ pub fn ldexp(x: f32, n: i32) -> f32 {
     // From 1 to 2, with the sign of x. The first product is exact.
     let mantissa = f32::from_bits(bits & 0x007F_FFFF | 0x3F80_0000 | x.to_bits() & 0x8000_0000);
     let result = mantissa * power_of_two(half) * power_of_two(n.wrapping_sub(half));
-    with_gpu_nan(if x != 0.0 && x.abs() < f32::INFINITY { result } else { x + x })
+    observed("`math::ldexp`", [x], if x != 0.0 && x.abs() < f32::INFINITY { result } else { x + x })
 }
 
 /// A number from 1/2 to 1, or from −1 to −1/2, and the n for which 2ⁿ times it is x, exactly. Of ±0 and ±∞ these are x and 0, of a

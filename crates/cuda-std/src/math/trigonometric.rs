@@ -1,6 +1,6 @@
 //! Sine, cosine, tangent, and their inverses.
 
-use super::{NAN, Pair, fma, nearest, reciprocal, root, round_ties_even, with_gpu_nan, with_sign};
+use super::{NAN, Pair, fma, nearest, observed, reciprocal, root, round_ties_even, with_sign};
 
 /// The sine of x radians, off by at most 0.9 units in the last place, for every x.
 ///
@@ -10,32 +10,35 @@ use super::{NAN, Pair, fma, nearest, reciprocal, root, round_ties_even, with_gpu
 /// Functions", 1980), beyond that, in a branch, with those of 224 bits of 2/π that count (M. H. Payne and R. N. Hanek, "Radian
 /// reduction for trigonometric functions", 1983). r has a second part. Then minimax polynomials for sine and cosine.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sin(x: f32) -> f32 {
     let Reduced { r, low, quadrant } = reduce(x.abs());
     let result = sin_or_cos(r, low, quadrant & 1 != 0);
-    with_gpu_nan(with_sign(result, x.to_bits() ^ (quadrant << 30)))
+    observed("`math::sin`", [x], with_sign(result, x.to_bits() ^ (quadrant << 30)))
 }
 
 /// The cosine of x radians, off by at most 0.9 units in the last place, for every x.
 ///
 /// That of ±0 is 1, that of ±∞ or a NaN is NaN. The algorithm is that of [`sin`].
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn cos(x: f32) -> f32 {
     let Reduced { r, low, quadrant } = reduce(x.abs());
     let quadrant = quadrant.wrapping_add(1);
     let result = sin_or_cos(r, low, quadrant & 1 != 0);
-    with_gpu_nan(with_sign(result, quadrant << 30))
+    observed("`math::cos`", [x], with_sign(result, quadrant << 30))
 }
 
 /// Sine and cosine, as [`sin`] and [`cos`] give them, with one reduction.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sincos(x: f32) -> (f32, f32) {
     let Reduced { r, low, quadrant } = reduce(x.abs());
     let (even, odd) = (sin_or_cos(r, low, false), sin_or_cos(r, low, true));
     let (sin, cos) = if quadrant & 1 == 0 { (even, odd) } else { (odd, even) };
     let sin = with_sign(sin, x.to_bits() ^ (quadrant << 30));
     let cos = with_sign(cos, quadrant.wrapping_add(1) << 30);
-    (with_gpu_nan(sin), with_gpu_nan(cos))
+    (observed("`math::sincos`", [x], sin), observed("`math::sincos`", [x], cos))
 }
 
 /// The tangent of x radians, off by at most 1.3 units in the last place, for every x.
@@ -44,6 +47,7 @@ pub fn sincos(x: f32) -> (f32, f32) {
 ///
 /// Reduced as [`sin`]; then a minimax polynomial, and −1/tan r in odd quadrants, with the remainder of the polynomial's last addition.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn tan(x: f32) -> f32 {
     let Reduced { r, low, quadrant } = reduce(x.abs());
     let s = r * r;
@@ -60,7 +64,7 @@ pub fn tan(x: f32) -> f32 {
     let inverse = -(1.0 / tan.high);
     let error = fma(inverse, tan.low, fma(inverse, tan.high, 1.0));
     let cotangent = fma(inverse, error, inverse);
-    with_gpu_nan(with_sign(if quadrant & 1 == 0 { tan.high } else { cotangent }, x.to_bits()))
+    observed("`math::tan`", [x], with_sign(if quadrant & 1 == 0 { tan.high } else { cotangent }, x.to_bits()))
 }
 
 /// sin πx, off by at most 1 units in the last place; exact where it is 0 or ±1.
@@ -69,6 +73,7 @@ pub fn tan(x: f32) -> f32 {
 ///
 /// x = n/2 + r, exactly, |r| ≤ 1/4; then minimax polynomials, with π in two parts.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sinpi(x: f32) -> f32 {
     let (r, quadrant) = reduce_pi(x);
     let result = sinpi_or_cospi(r, quadrant & 1 != 0);
@@ -78,22 +83,24 @@ pub fn sinpi(x: f32) -> f32 {
     } else {
         with_sign(result, quadrant << 30)
     };
-    with_gpu_nan(result)
+    observed("`math::sinpi`", [x], result)
 }
 
 /// cos πx, off by at most 0.9 units in the last place; exact where it is 0 or ±1.
 ///
 /// That of n + 1/2 is +0, that of ±∞ or a NaN is NaN. The algorithm is that of [`sinpi`].
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn cospi(x: f32) -> f32 {
     let (r, quadrant) = reduce_pi(x.abs());
     let quadrant = quadrant.wrapping_add(1);
     let result = sinpi_or_cospi(r, quadrant & 1 != 0);
-    with_gpu_nan(if result == 0.0 { 0.0 } else { with_sign(result, quadrant << 30) })
+    observed("`math::cospi`", [x], if result == 0.0 { 0.0 } else { with_sign(result, quadrant << 30) })
 }
 
 /// sin πx and cos πx, as [`sinpi`] and [`cospi`] give them, with one reduction.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sincospi(x: f32) -> (f32, f32) {
     let (r, quadrant) = reduce_pi(x.abs());
     let (even, odd) = (sinpi_or_cospi(r, false), sinpi_or_cospi(r, true));
@@ -102,7 +109,7 @@ pub fn sincospi(x: f32) -> (f32, f32) {
     let is_integer = r == 0.0 && quadrant & 1 == 0;
     let sin = if is_integer { x * 0.0 } else { with_sign(sin, x.to_bits() ^ (quadrant << 30)) };
     let cos = if cos == 0.0 { 0.0 } else { with_sign(cos, quadrant.wrapping_add(1) << 30) };
-    (with_gpu_nan(sin), with_gpu_nan(cos))
+    (observed("`math::sincospi`", [x], sin), observed("`math::sincospi`", [x], cos))
 }
 
 /// The arc sine in radians, from −π/2 to π/2, off by at most 1.2 units in the last place.
@@ -111,13 +118,14 @@ pub fn sincospi(x: f32) -> (f32, f32) {
 ///
 /// Up to 1/2 a minimax polynomial; above, π/2 − 2·asin √((1 − x)/2) (W. J. Cody and W. Waite, 1980).
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn asin(x: f32) -> f32 {
     let (y, beyond, is_large) = asin_parts(x);
     let of_large = core::f32::consts::FRAC_PI_2 - 2.0 * y;
     // Whatever the subtraction has lost, and what π/2 has.
     let lost = (core::f32::consts::FRAC_PI_2 - of_large) - 2.0 * y + PI_2_MIDDLE;
     let of_large = of_large + fma(-2.0, beyond, lost);
-    with_gpu_nan(with_sign(if is_large { of_large } else { y + beyond }, x.to_bits()))
+    observed("`math::asin`", [x], with_sign(if is_large { of_large } else { y + beyond }, x.to_bits()))
 }
 
 /// The arc cosine in radians, from 0 to π, off by at most 1.2 units in the last place.
@@ -126,6 +134,7 @@ pub fn asin(x: f32) -> f32 {
 ///
 /// With the polynomial of [`asin`]: π/2 − asin x, 2·asin √((1 − x)/2), or π less that.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn acos(x: f32) -> f32 {
     let (y, beyond, is_large) = asin_parts(x);
     // y + beyond twice or once, with the sign of x or against it, and a multiple of π/2.
@@ -135,7 +144,7 @@ pub fn acos(x: f32) -> f32 {
     let base = if is_large { base } else { core::f32::consts::FRAC_PI_2 };
     // The low part of π is in the same proportion.
     let low = base * (PI_LOW / PI);
-    with_gpu_nan(base + fma(factor, y, fma(factor, beyond, low)))
+    observed("`math::acos`", [x], base + fma(factor, y, fma(factor, beyond, low)))
 }
 
 /// The arc tangent in radians, from −π/2 to π/2, off by at most 1.4 units in the last place.
@@ -144,6 +153,7 @@ pub fn acos(x: f32) -> f32 {
 ///
 /// A minimax polynomial up to 1; above, π/2 less that of 1/x.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn atan(x: f32) -> f32 {
     let a = x.abs();
     let is_large = a > 1.0;
@@ -151,7 +161,7 @@ pub fn atan(x: f32) -> f32 {
     let inverse = reciprocal(if a > 1e30 { 1e30 } else { a });
     let t = core::hint::select_unpredictable(is_large, -inverse, a);
     let (base, base_low) = if is_large { (core::f32::consts::FRAC_PI_2, PI_2_MIDDLE) } else { (0.0, 0.0) };
-    with_gpu_nan(with_sign(atan_of_ratio(t, base, base_low), x.to_bits()))
+    observed("`math::atan`", [x], with_sign(atan_of_ratio(t, base, base_low), x.to_bits()))
 }
 
 /// The angle of the point (x, y), from −π to π; note the order. It is off by at most 1.8 units in the last place.
@@ -161,6 +171,7 @@ pub fn atan(x: f32) -> f32 {
 ///
 /// The polynomial of [`atan`] for the smaller of the two over the larger one, and a multiple of π/2.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn atan2(y: f32, x: f32) -> f32 {
     let (a, b) = (x.abs(), y.abs());
     let is_steep = b > a;
@@ -174,7 +185,7 @@ pub fn atan2(y: f32, x: f32) -> f32 {
     let ratio = if is_steep != is_left { -ratio } else { ratio };
     // A NaN is neither larger nor smaller, and may have been lost.
     let result = if x.is_nan() || y.is_nan() { NAN } else { atan_of_ratio(ratio, base, base_low) };
-    with_gpu_nan(with_sign(result, y.to_bits()))
+    observed("`math::atan2`", [y, x], with_sign(result, y.to_bits()))
 }
 
 const PI: f32 = core::f32::consts::PI;
