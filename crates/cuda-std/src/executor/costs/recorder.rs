@@ -343,7 +343,7 @@ mod tests {
         for lane in 0..LANES {
             for line in 0..8 {
                 recorder.note(CostKind::GlobalLoad, lane, (at(line, 0, lane), 4), Location::caller());
-                if lane < 8 {
+                if lane < 6 {
                     recorder.note(CostKind::GlobalLoad, lane, (at(line, 1, lane), 4), Location::caller());
                 }
             }
