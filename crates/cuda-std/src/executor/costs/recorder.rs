@@ -342,9 +342,8 @@ mod tests {
         let at = |line: usize, part: usize, lane: usize| 4096 + 1024 * line + 128 * part + 4 * lane;
         for lane in 0..LANES {
             for line in 0..8 {
-                recorder.note(CostKind::GlobalLoad, lane, (at(line, 0, lane), 4), Location::caller());
-                if lane < 6 {
-                    recorder.note(CostKind::GlobalLoad, lane, (at(line, 1, lane), 4), Location::caller());
+                for part in 0..if lane < 6 { 2 } else { 1 } {
+                    recorder.note(CostKind::GlobalLoad, lane, (at(line, part, lane), 4), Location::caller());
                 }
             }
         }
