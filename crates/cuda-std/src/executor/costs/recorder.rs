@@ -188,7 +188,9 @@ fn of_request(kind: CostKind, lanes: &[Access]) -> Cost {
     let mut cost = Cost { requests: 1, lanes: lanes.len() as u64, ..Cost::default() };
     match kind {
         CostKind::Wait | CostKind::Tma => return cost,
-        CostKind::GlobalLoad | CostKind::GlobalStore | CostKind::AsyncCopy => cost.sectors = count(lanes, SECTOR),
+        CostKind::GlobalLoad | CostKind::GlobalAtomicLoad | CostKind::GlobalStore | CostKind::AsyncCopy => {
+            cost.sectors = count(lanes, SECTOR);
+        }
         CostKind::GlobalAtomic => {
             cost.sectors = count(lanes, SECTOR);
             cost.conflicts = met_by_others(lanes);
