@@ -20,9 +20,9 @@ mod read;
 
 pub use content::{Content, File, Source};
 pub use kinds::{
-    Agreeing, Atlas, AtlasRow, Baseline, Bench, Case, Ceiling, Conformance, Counted, Counter, CountersInGroup, ErrorOn, Errors,
-    Instruction, KernelBench, KernelBenchProblem, Least, OfKernel, Operation, Peak, Rates, Roofline, Run, RunProblem,
-    RunResult, Times,
+    Agreeing, Atlas, AtlasRow, Baseline, Bench, Case, Ceiling, Conformance, Counted, Counter, CountersInGroup, ErrorOn,
+    Errors, Instruction, KernelBench, KernelBenchProblem, Least, OfKernel, Operation, Peak, Rates, Roofline, Run,
+    RunProblem, RunResult, Times,
 };
 pub use read::{Error, Reading, read};
 

@@ -35,7 +35,10 @@ pub(super) const COUNTERS: [Counter; 7] = [
         metrics: &["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"],
         // To the GPU, an asynchronous copy is a load, and so is an atomic one.
         here: |costs| {
-            [CostKind::GlobalLoad, CostKind::GlobalAtomicLoad, CostKind::AsyncCopy].map(|kind| costs.total(kind).sectors).iter().sum()
+            [CostKind::GlobalLoad, CostKind::GlobalAtomicLoad, CostKind::AsyncCopy]
+                .map(|kind| costs.total(kind).sectors)
+                .iter()
+                .sum()
         },
     },
     Counter {

@@ -166,7 +166,8 @@ impl Drop for Recorder {
 /// What accesses on one line cost. What belongs together is, as a rule, close together: of the ways to put accesses together, the one counts
 /// by which they cost less.
 fn of_line(kind: CostKind, mut accesses: Vec<Access>) -> Cost {
-    let by_step = in_step::in_step(&accesses).map(|mut accesses| put_together(kind, &mut accesses, |access| access.round));
+    let by_step =
+        in_step::in_step(&accesses).map(|mut accesses| put_together(kind, &mut accesses, |access| access.round));
     let by_number = put_together(kind, &mut accesses, |access| access.number);
     let by_round = put_together(kind, &mut accesses, |access| access.round);
     let price = |cost: &Cost| (cost.sectors + cost.wavefronts, cost.requests);

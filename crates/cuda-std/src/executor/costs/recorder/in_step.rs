@@ -71,7 +71,8 @@ mod tests {
 
     /// Those of a lane, one after the other.
     fn of_lane(lane: u16, addresses: &[usize]) -> Vec<Access> {
-        let access = |(number, &address): (usize, &usize)| Access { number: number as u32, round: 0, lane, bytes: 4, address };
+        let access =
+            |(number, &address): (usize, &usize)| Access { number: number as u32, round: 0, lane, bytes: 4, address };
         addresses.iter().enumerate().map(access).collect()
     }
 
