@@ -63,13 +63,14 @@ pub(super) fn line(ncu: &Path, arguments: &[OsString]) -> Result<String, Error> 
 
 /// Reads a table that `ncu` has written.
 pub(super) fn read(table: &Path) -> Result<Run, Error> {
-    let text =
-        std::fs::read_to_string(table).map_err(|source| Error::File { path: table.to_owned(), source })?;
-    let kernels = counted(&text).ok_or_else(|| Error::Program {
-        program: table.to_owned(),
-        reason: "it has no table of `ncu --csv --page raw` with all metrics and a launch: have it written by the command that `cost \
-                 --ncu --dry-run` shows"
-            .to_owned(),
+    let failed = |reason: String| Error::operation(format!("cannot read the table {}: {reason}", table.display()));
+    let text = std::fs::read_to_string(table).map_err(|error| failed(error.to_string()))?;
+    let kernels = counted(&text).ok_or_else(|| {
+        failed(
+            "it is none of `ncu --csv --page raw` with all metrics and a launch: have it written by the command that `cost --ncu --dry-run` \
+             shows"
+                .to_owned(),
+        )
     })?;
     Ok(Run { kernels, errors: Vec::new() })
 }
