@@ -130,8 +130,14 @@ fn score(puzzle: &Puzzle) -> Result<(Sizes, Score), Error> {
         let costs = report.kernels.iter().flat_map(|kernel| kinds.iter().map(|kind| kernel.total(*kind)));
         costs.map(|cost| number(&cost)).sum()
     };
-    let global =
-        [CostKind::GlobalLoad, CostKind::GlobalStore, CostKind::GlobalAtomic, CostKind::AsyncCopy, CostKind::Tma];
+    let global = [
+        CostKind::GlobalLoad,
+        CostKind::GlobalAtomicLoad,
+        CostKind::GlobalStore,
+        CostKind::GlobalAtomic,
+        CostKind::AsyncCopy,
+        CostKind::Tma,
+    ];
     let shared = [CostKind::SharedLoad, CostKind::SharedStore, CostKind::SharedAtomic];
     let score = Score {
         sectors: sum(&global, |cost| cost.sectors),

@@ -210,8 +210,7 @@ fn what_a_warp_does_together_is_one_request_though_each_lane_stops_at_its_atomic
     assert_eq!(of_line(&costs, CostKind::GlobalLoad, "checked"), read);
     assert_eq!(of_line(&costs, CostKind::GlobalAtomic, "some add").requests, 4);
     assert_eq!(of_line(&costs, CostKind::GlobalAtomic, "some add").lanes, 96);
-    // To memory, an atomic load is a load.
-    assert_eq!(of_line(&costs, CostKind::GlobalLoad, "atomic load").sectors, 4);
+    assert_eq!(of_line(&costs, CostKind::GlobalAtomicLoad, "atomic load").sectors, 4);
 }
 
 /// Every warp executes the wait once for a round, and the load behind it once, though not all of its lanes find that they have to wait.

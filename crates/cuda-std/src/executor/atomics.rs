@@ -122,9 +122,8 @@ fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Ch
             words_to_access(array, words, location, note).wrapping_add(offset)
         }
     };
-    // To memory, an atomic load is a load.
     let (kind, at) = match (place, change) {
-        (Place::Global(address, _), Change::Load) => (CostKind::GlobalLoad, address.addr()),
+        (Place::Global(address, _), Change::Load) => (CostKind::GlobalAtomicLoad, address.addr()),
         (Place::Global(address, _), Change::Store(_)) => (CostKind::GlobalStore, address.addr()),
         (Place::Global(address, _), _) => (CostKind::GlobalAtomic, address.addr()),
         (Place::Shared(_, offset) | Place::Remote(_, _, offset), Change::Load) => (CostKind::SharedLoad, offset),

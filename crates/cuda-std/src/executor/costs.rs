@@ -39,8 +39,11 @@ pub(super) use recorder::Recorder;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CostKind {
-    /// Loads from global memory, atomic ones among them.
+    /// Loads from global memory.
     GlobalLoad,
+    /// Atomic loads from global memory, by which threads wait for others or see how far these are: how many there are is chance, as a rule,
+    /// and another number on a GPU. To memory they are loads.
+    GlobalAtomicLoad,
     /// Stores to global memory, atomic ones among them.
     GlobalStore,
     /// Atomic operations on global memory that read and write: additions, exchanges and the like.

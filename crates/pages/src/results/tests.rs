@@ -56,6 +56,8 @@ fn a_file_of_another_version_is_left_out_with_the_reason() {
     let other = left_out(r#"{"schema": "tilewright-bench", "schema_version": 2, "results": []}"#);
     assert!(other.contains("version 2") && other.contains("reads 1") && other.contains("measure again"), "{other}");
     assert!(left_out(r#"{"schema": "tilewright-bench"}"#).contains("no version"));
+    let by_operation = left_out(r#"{"operation": "softmax", "kernels": [{"kernel": "softmax", "counters": []}]}"#);
+    assert!(by_operation.contains("another version of `cost --ncu --json`"), "{by_operation}");
     assert!(left_out(r#"{"schema": "tilewright-table", "schema_version": 1}"#).contains("does not show"));
     let lacks = left_out(r#"{"schema": "tilewright-bench", "schema_version": 1, "results": []}"#);
     assert!(lacks.contains("another version") && lacks.contains("missing field"), "{lacks}");

@@ -17,7 +17,7 @@ mod report;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use cuda_std::executor::{Checks, KernelCosts};
@@ -42,6 +42,16 @@ pub struct CostTask {
     /// Have NVIDIA's Nsight Compute count on a GPU, too, and show both; by its name or path
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "ncu")]
     pub ncu: Option<PathBuf>,
+    /// Compare with this table, which Nsight Compute has written for the same cases before, perhaps on another machine; `--ncu --dry-run`
+    /// says how
+    #[arg(long, value_name = "FILE", conflicts_with = "ncu")]
+    pub ncu_table: Option<PathBuf>,
+    /// Only show how Nsight Compute would be called.
+    #[arg(long, requires = "ncu")]
+    pub dry_run: bool,
+    /// At most so many of the small cases of each operation, spread over them
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "sizes")]
+    pub cases: Option<u16>,
     /// The number of the GPU for it [default: the first GPU]
     #[arg(long, value_name = "DEVICE", requires = "ncu")]
     pub device: Option<String>,
@@ -69,6 +79,9 @@ impl Program<'_> {
         if let Some(name) = &task.launch_on {
             return self.launch(task, name);
         }
+        if let Some(table) = &task.ncu_table {
+            return self.compare(task, || ncu::read(table));
+        }
         let executor = Device::cpu(Checks::Full);
         let Some(ncu) = &task.ncu else {
             return self.each(&task.wanted, |operation| {
@@ -83,18 +96,22 @@ impl Program<'_> {
         if self.kernel_sets.is_empty() {
             return Err(needs_gpu(Self::NO_KERNEL_SETS));
         }
-        self.compare(task, ncu, ordinal)
+        if task.dry_run {
+            println!("{}", ncu::line(ncu, &arguments(task, ordinal))?);
+            return Ok(true);
+        }
+        self.compare(task, || ncu::run(ncu, &arguments(task, ordinal)))
     }
 
     /// Counts on both, and shows what came of it.
-    fn compare(&self, task: &CostTask, ncu: &Path, ordinal: usize) -> Result<bool, Error> {
+    fn compare(&self, task: &CostTask, there: impl FnOnce() -> Result<ncu::Run, Error>) -> Result<bool, Error> {
         let mut here = BTreeMap::new();
         let all_here = each_of(&by_each_kernel(select(self.operations, &task.wanted)?), |operation| {
             let costs = costs_of(operation, cases(operation, task)?, task.seed)?;
             add(&mut here, operation.describe().name, costs);
             Ok(true)
         });
-        let there = ncu::run(ncu, &arguments(task, ordinal))?;
+        let there = there()?;
         there.errors.iter().for_each(|error| eprintln!("error on the GPU: {error}"));
         let all_there = there.errors.is_empty();
         Ok(show(&CountersReport::new(&here, &there.kernels), task.json, all_here && all_there))
@@ -126,7 +143,8 @@ fn arguments(task: &CostTask, ordinal: usize) -> Vec<OsString> {
             .map(OsString::from)
             .into();
     let Wanted { op, kernel } = &task.wanted;
-    for (flag, value) in [("--op", op), ("--kernel", kernel), ("--sizes", &task.sizes)] {
+    let cases = task.cases.map(|cases| cases.to_string());
+    for (flag, value) in [("--op", op), ("--kernel", kernel), ("--sizes", &task.sizes), ("--cases", &cases)] {
         arguments.extend(value.iter().flat_map(|value| [flag.into(), value.into()]));
     }
     arguments
@@ -149,13 +167,20 @@ fn by_each_kernel(operations: Vec<&'static dyn Operation>) -> Vec<&'static dyn O
     all
 }
 
-/// The sizes that were asked for, or all small cases.
+/// The sizes that were asked for, or all small cases, or some of these.
 fn cases(operation: &dyn Operation, task: &CostTask) -> Result<Vec<Sizes>, Error> {
     let description = operation.describe();
     match &task.sizes {
         Some(text) => Ok(vec![description.parse_sizes(text)?]),
-        None => description.cases(false),
+        None => Ok(spread(description.cases(false)?, task.cases.map_or(usize::MAX, usize::from))),
     }
+}
+
+/// At most so many of these, the last one of each part of all.
+fn spread<T>(all: Vec<T>, most: usize) -> Vec<T> {
+    let (len, parts) = (all.len(), most.min(all.len()));
+    let ends = |index: usize| (1..=parts).any(|part| part * len / parts == index + 1);
+    all.into_iter().enumerate().filter(|(index, _)| ends(*index)).map(|(_, it)| it).collect()
 }
 
 /// Adds what the executor has counted of an operation.
@@ -242,6 +267,13 @@ mod tests {
     }
 
     #[test]
+    fn some_cases_are_spread_over_all() {
+        let of = |len: usize, most| spread((0..len).collect(), most);
+        assert_eq!([of(16, 2), of(5, 2), of(3, 1)], [vec![7, 15], vec![1, 4], vec![2]]);
+        assert_eq!([of(3, 3), of(3, 9), of(0, 2)], [vec![0, 1, 2], vec![0, 1, 2], vec![]]);
+    }
+
+    #[test]
     fn the_gpu_is_told_what_the_executor_was() {
         let task = |line: &str| {
             use clap::Parser;
@@ -258,5 +290,7 @@ mod tests {
         let some = told("cost --ncu --op twice --kernel doubles --sizes n=3");
         assert_eq!(some, format!("{all} --op twice --kernel doubles --sizes n=3"));
         assert!(task(&some).by_each_kernel, "and takes it");
+        let few = told("cost --ncu --cases 2");
+        assert_eq!((few.clone(), task(&few).cases), (format!("{all} --cases 2"), Some(2)));
     }
 }

@@ -34,19 +34,55 @@ pub(super) struct Run {
     pub(super) errors: Vec<String>,
 }
 
+/// What `ncu` is told to count what this program launches with these arguments, and to write the table to a file. Counters depend neither on
+/// what caches have kept nor on clocks.
+fn words(ncu: &Path, table: &Path, arguments: &[OsString]) -> Result<Vec<OsString>, Error> {
+    let program = std::env::current_exe().map_err(|error| Error::Program {
+        program: ncu.to_owned(),
+        reason: format!("this program is not to be found: {error}"),
+    })?;
+    let metrics: Vec<&str> = COUNTERS.iter().flat_map(|counter| counter.metrics).copied().collect();
+    let flags = ["--csv", "--page", "raw", "--print-units", "base", "--cache-control", "none", "--clock-control", "none"];
+    let mut words = vec![ncu.into()];
+    words.extend(flags.map(OsString::from));
+    words.extend(["--metrics".into(), metrics.join(",").into(), "--log-file".into(), table.into(), program.into()]);
+    words.extend_from_slice(arguments);
+    Ok(words)
+}
+
+/// The same as a line for a shell.
+pub(super) fn line(ncu: &Path, arguments: &[OsString]) -> Result<String, Error> {
+    let quoted = |word: &OsString| {
+        let word = word.to_string_lossy();
+        let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,=".contains(c));
+        if is_plain { word.into_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    let words = words(ncu, Path::new("counters.csv"), arguments)?;
+    Ok(words.iter().map(quoted).collect::<Vec<_>>().join(" "))
+}
+
+/// Reads a table that `ncu` has written.
+pub(super) fn read(table: &Path) -> Result<Run, Error> {
+    let failed = |reason: String| Error::operation(format!("cannot read the table {}: {reason}", table.display()));
+    let text = std::fs::read_to_string(table).map_err(|error| failed(error.to_string()))?;
+    let kernels = counted(&text).ok_or_else(|| {
+        failed(
+            "it is none of `ncu --csv --page raw` with all metrics and a launch: have it written by the command that `cost --ncu --dry-run` \
+             shows"
+                .to_owned(),
+        )
+    })?;
+    Ok(Run { kernels, errors: Vec::new() })
+}
+
 /// Runs this program with these arguments under `ncu`.
 pub(super) fn run(ncu: &Path, arguments: &[OsString]) -> Result<Run, Error> {
     let failed = |reason: String| Error::Program { program: ncu.to_owned(), reason };
-    let program =
-        std::env::current_exe().map_err(|error| failed(format!("this program is not to be found: {error}")))?;
     let folder = tempfile::tempdir().map_err(|source| Error::File { path: std::env::temp_dir(), source })?;
     let log = folder.path().join("counters.csv");
-    let metrics: Vec<&str> = COUNTERS.iter().flat_map(|counter| counter.metrics).copied().collect();
-    let mut command = Command::new(ncu);
-    command.args(["--csv", "--page", "raw", "--print-units", "base", "--metrics", &metrics.join(",")]);
-    command.arg("--log-file").arg(&log).arg(program);
-    let (ended, output) =
-        child::output_of(command.args(arguments), LIMIT).map_err(|error| failed(error.to_string()))?;
+    let words = words(ncu, &log, arguments)?;
+    let (ended, output) = child::output_of(Command::new(&words[0]).args(&words[1..]), LIMIT)
+        .map_err(|error| failed(error.to_string()))?;
     let log = std::fs::read_to_string(&log).unwrap_or_default();
     let said =
         || log.lines().chain(output.lines()).filter(|line| !line.starts_with('"')).collect::<Vec<_>>().join("; ");
@@ -78,7 +114,7 @@ fn errors_of_operations(output: &str) -> Vec<String> {
 }
 
 /// What a table of `ncu --csv --page raw` says: a line with the names of columns, one with units, one for each launch. All fields are
-/// quoted.
+/// quoted. A line that is cut off, as the last one of a run that was ended, is none.
 pub(super) fn counted(csv: &str) -> Option<BTreeMap<String, Counted>> {
     let mut lines = csv.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix('"'));
     let columns: Vec<&str> = lines.next()?.split("\",\"").collect();
@@ -93,7 +129,7 @@ pub(super) fn counted(csv: &str) -> Option<BTreeMap<String, Counted>> {
     let mut all: BTreeMap<String, Counted> = BTreeMap::new();
     for line in lines {
         let fields: Vec<&str> = line.split("\",\"").collect();
-        let name = fields.get(kernel).filter(|name| !name.is_empty());
+        let name = fields.get(kernel).filter(|name| !name.is_empty() && fields.len() == columns.len());
         let Some(name) = name else { continue };
         let of_kernel = all.entry((*name).to_owned()).or_default();
         of_kernel.launches += 1;
@@ -146,6 +182,31 @@ mod tests {
         ] {
             assert_eq!(counted(&csv), None, "{csv}");
         }
+    }
+
+    #[test]
+    fn a_table_that_is_cut_off_is_used_as_far_as_it_goes() {
+        let launch = ("doubles", "(2, 1, 1)", ["1"; 8]);
+        let whole = table(&[launch, launch]);
+        for cut in 1..whole.len() - whole.rfind("\"0\",").unwrap() {
+            let doubles = &counted(&whole[..whole.len() - 1 - cut]).unwrap()["doubles"];
+            assert_eq!((doubles.launches, doubles.blocks), (1, Some(2)), "{cut}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("counters.csv");
+        std::fs::write(&file, &whole).unwrap();
+        assert_eq!(read(&file).unwrap().kernels["doubles"].launches, 2);
+        std::fs::write(&file, "==ERROR==").unwrap();
+        let told = read(&file).err().unwrap().to_string();
+        assert!(told.contains("counters.csv") && told.contains("--ncu --dry-run"), "{told}");
+    }
+
+    #[test]
+    fn how_ncu_is_called_is_told_for_a_shell() {
+        let told = line(Path::new("/opt/n c/ncu"), &["cost".into(), "it's".into()]).unwrap();
+        assert!(told.starts_with("'/opt/n c/ncu' --csv --page raw --print-units base --cache-control none"), "{told}");
+        assert!(told.contains(" --log-file counters.csv ") && told.ends_with(" cost 'it'\\''s'"), "{told}");
+        assert!(told.contains("--metrics l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum,"), "{told}");
     }
 
     #[test]

@@ -25,13 +25,21 @@ const CONFLICTS: &str = "bank conflicts of shared loads and stores";
 /// How far the executor's count of a group may be from the GPU's to be near it.
 const NEAR: f64 = 0.05;
 
+/// The counter that atomic loads count for.
+const LOADS: &str = "global load sectors";
+
 pub(super) const COUNTERS: [Counter; 7] = [
     Counter {
-        what: "global load sectors",
+        what: LOADS,
         group: Some(SECTORS),
         metrics: &["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"],
-        // To the GPU, an asynchronous copy is a load.
-        here: |costs| costs.total(CostKind::GlobalLoad).sectors + costs.total(CostKind::AsyncCopy).sectors,
+        // To the GPU, an asynchronous copy is a load, and so is an atomic one.
+        here: |costs| {
+            [CostKind::GlobalLoad, CostKind::GlobalAtomicLoad, CostKind::AsyncCopy]
+                .map(|kind| costs.total(kind).sectors)
+                .iter()
+                .sum()
+        },
     },
     Counter {
         what: "global store sectors",
@@ -93,6 +101,8 @@ struct OfKernel {
     launches: [u64; 2],
     /// The blocks of these launches, together; none where `ncu` says nothing of them.
     blocks: [Option<u64>; 2],
+    /// The sectors of its atomic loads on the executor, by which it waits or sees how far others are: of these there are others each time.
+    atomic_load_sectors: u64,
     counters: Vec<Row>,
 }
 
@@ -113,6 +123,8 @@ struct Summary {
     equal: usize,
     /// How many are equal, or have sums of all counters of the group that are near one another.
     near: usize,
+    /// How many of the others wait by atomic loads, and may be different for nothing else.
+    waiting: usize,
     /// Those that are not equal, with these sums.
     others: Vec<Other>,
 }
@@ -122,6 +134,9 @@ struct Other {
     kernel: String,
     executor: u64,
     gpu: u64,
+    /// How many sectors of atomic loads the executor has counted, where the GPU's loads are at least those of the executor that are not
+    /// atomic, and everything else is equal.
+    waits_by: Option<u64>,
 }
 
 impl Row {
@@ -136,6 +151,18 @@ impl OfKernel {
         let [here, there] = self.launches;
         let blocks_differ = matches!(self.blocks, [Some(here), Some(there)] if here != there);
         here == there && !blocks_differ
+    }
+}
+
+impl OfKernel {
+    /// The sectors of its atomic loads, if how many there are may be all that makes these counters different.
+    fn waits_by(&self, rows: &[&Row]) -> Option<u64> {
+        let by_chance = |row: &Row| {
+            let others = row.executor - self.atomic_load_sectors.min(row.executor);
+            row.executor == row.gpu || row.what == LOADS && row.gpu >= others
+        };
+        let may_be = self.atomic_load_sectors > 0 && rows.iter().all(|row| by_chance(row));
+        may_be.then_some(self.atomic_load_sectors)
     }
 }
 
@@ -154,6 +181,7 @@ impl CountersReport {
                 operations: operations.clone(),
                 launches: [costs.launches, counted.launches],
                 blocks: [Some(costs.blocks), counted.blocks],
+                atomic_load_sectors: costs.total(CostKind::GlobalAtomicLoad).sectors,
                 counters: Vec::new(),
             };
             if kernel.is_launched_alike() {
@@ -166,6 +194,7 @@ impl CountersReport {
             operations: Vec::new(),
             launches: [0, counted.launches],
             blocks: [Some(0), counted.blocks],
+            atomic_load_sectors: 0,
             counters: Vec::new(),
         };
         let alone = there.iter().filter(|(name, _)| !here.contains_key(name.as_str())).map(of_gpu_alone);
@@ -196,7 +225,9 @@ impl Summary {
             if executor.abs_diff(gpu) as f64 <= NEAR * gpu as f64 {
                 summary.near += 1;
             }
-            summary.others.push(Other { kernel: kernel.kernel.clone(), executor, gpu });
+            let waits_by = kernel.waits_by(&rows);
+            summary.waiting += usize::from(waits_by.is_some());
+            summary.others.push(Other { kernel: kernel.kernel.clone(), executor, gpu, waits_by });
         }
         summary
     }
@@ -231,11 +262,18 @@ impl fmt::Display for OfKernel {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { group, kernels, equal, near, others } = self;
+        let Self { group, kernels, equal, near, waiting, others } = self;
         let near_by = 100.0 * NEAR;
         write!(f, "{group}: equal for {equal} of {kernels} kernels, within {near_by} % for {near}")?;
-        others.iter().try_for_each(|Other { kernel, executor, gpu }| {
-            write!(f, "\n  {kernel:<40} {executor:>12} {gpu:>12} {}", off(*executor, *gpu))
+        if *waiting > 0 {
+            write!(f, "; {waiting} of those that are not equal wait by atomic loads")?;
+        }
+        others.iter().try_for_each(|Other { kernel, executor, gpu, waits_by }| {
+            write!(f, "\n  {kernel:<40} {executor:>12} {gpu:>12} {}", off(*executor, *gpu))?;
+            match waits_by {
+                Some(sectors) => write!(f, "   waits: {sectors} on the executor are of atomic loads"),
+                None => Ok(()),
+            }
         })
     }
 }
@@ -326,8 +364,32 @@ mod tests {
         let json = serde_json::to_value(report(&[NEARLY, NEARLY])).unwrap();
         assert_eq!(json["summary"][0]["others"][0]["executor"], 32);
         assert_eq!(json["summary"][0]["others"][0]["gpu"], 30);
+        assert!(json["summary"][0]["others"][0]["waits_by"].is_null(), "there is no atomic load");
         // What one counter has too much does not make up for what another has too little.
         let exchanged = ("doubles", "(2, 1, 1)", ["0", "0", "0", "0", "0", "0", "10", "6"]);
         assert_eq!(of(&[exchanged, exchanged])[0], (1, 0, 1, 1));
+    }
+
+    /// A kernel whose atomic loads read two of its ten sectors.
+    #[test]
+    fn a_kernel_that_waits_by_atomic_loads_is_told_from_others() {
+        let waits = |[loads, stores]: [u64; 2]| {
+            let row = |what, executor, gpu| Row { what, executor, gpu };
+            let kernel = OfKernel {
+                kernel: "waits".to_owned(),
+                operations: Vec::new(),
+                launches: [1; 2],
+                blocks: [None; 2],
+                atomic_load_sectors: 2,
+                counters: vec![row(LOADS, 10, loads), row("global store sectors", 4, stores)],
+            };
+            Summary::of(SECTORS, &[kernel])
+        };
+        for (gpu, waiting) in [([10, 4], 0), ([300, 4], 1), ([8, 4], 1), ([7, 4], 0), ([300, 5], 0)] {
+            assert_eq!(waits(gpu).waiting, waiting, "{gpu:?}");
+        }
+        let text = waits([300, 4]).to_string();
+        assert!(text.contains("; 1 of those that are not equal wait by atomic loads\n"), "{text}");
+        assert!(text.ends_with("waits: 2 on the executor are of atomic loads"), "{text}");
     }
 }

@@ -13,6 +13,7 @@ const NOT_RUN: &[(&str, &str, usize, &str)] = &[
         3,
         "the test of the corpus, which CI runs; `cost`, which `first-kernel.md` runs; `trace`, which tests of testkit and of the workbench run",
     ),
+    ("checker.md", "sh,needs-gpu", 1, "counters of a GPU"),
     ("compiling.md", "sh,in-ci", 1, "`build-ptx` is a step of `cargo xtask test`"),
     ("compiling.md", "sh,slow", 4, "the library in release, with machine code; two commits' kernels"),
     ("cublas.md", "sh,in-ci", 2, "`cargo xtask test` builds the library and runs its tests"),

@@ -9,8 +9,9 @@ use super::{Cost, CostKind, KernelCosts, LineCost};
 
 impl CostKind {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::GlobalLoad,
+        Self::GlobalAtomicLoad,
         Self::GlobalStore,
         Self::GlobalAtomic,
         Self::AsyncCopy,
@@ -25,6 +26,7 @@ impl CostKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::GlobalLoad => "global load",
+            Self::GlobalAtomicLoad => "atomic load",
             Self::GlobalStore => "global store",
             Self::GlobalAtomic => "global atomic",
             Self::AsyncCopy => "async copy",
@@ -37,7 +39,15 @@ impl CostKind {
     }
 
     const fn is_global(self) -> bool {
-        matches!(self, Self::GlobalLoad | Self::GlobalStore | Self::GlobalAtomic | Self::AsyncCopy | Self::Tma)
+        matches!(
+            self,
+            Self::GlobalLoad
+                | Self::GlobalAtomicLoad
+                | Self::GlobalStore
+                | Self::GlobalAtomic
+                | Self::AsyncCopy
+                | Self::Tma
+        )
     }
 
     const fn is_shared(self) -> bool {
