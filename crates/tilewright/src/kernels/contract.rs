@@ -210,7 +210,9 @@ pub(crate) enum Stores {
     Squares,
     /// By way of shared memory, rows of C, or columns where C is column-major, in vectors; where these begin anywhere, by elements.
     RowsOrLines,
-    /// By TMA, or whole lines of memory by warps.
+    /// Rows of C, as whole lines of memory by warps, wherever they begin.
+    WholeRows,
+    /// Lines of C as whole lines of memory, or by TMA: rows, or columns where C is column-major.
     Lines,
 }
 

@@ -236,7 +236,7 @@ impl Features {
             partials: results_again + if is_reduced { results * (2.0 * partials + 1.0) } else { 0.0 },
             idle_waves: if candidate.fallback.is_some() { waves } else { 0.0 },
             traffic: product.traffic() / kernel.performance.of_bandwidth,
-            from_registers: if stores == Stores::Lines { 0.0 } else { results },
+            from_registers: if matches!(stores, Stores::WholeRows | Stores::Lines) { 0.0 } else { results },
             waves,
             work,
         }
@@ -311,7 +311,8 @@ fn is_aligned(kernel: &KernelInfo, product: &Description) -> bool {
 fn stored(candidate: &KernelCandidate, stores: Stores, results: f64) -> Stored {
     let KernelCandidate { ref product, kernel, .. } = *candidate;
     // Partial sums are row-major, and their rows begin at whole vectors. Where C is not, they are read by columns.
-    let by_lines = stores == Stores::RowsOrLines && product.c.order().is_some() && !candidate.is_divided();
+    let takes_columns = matches!(stores, Stores::RowsOrLines | Stores::Lines);
+    let by_lines = takes_columns && product.c.order().is_some() && !candidate.is_divided();
     if product.c.order() != Some(Order::RowMajor) && !by_lines {
         // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
         // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
@@ -326,7 +327,7 @@ fn stored(candidate: &KernelCandidate, stores: Stores, results: f64) -> Stored {
         (_, false) => (4, Stored::OneByOne(results)),
     };
     let lines_are_vectors = candidate.is_divided() || product.c.leading_dimension().is_multiple_of(width);
-    let in_vectors = stores == Stores::Lines || lines_are_vectors;
+    let in_vectors = matches!(stores, Stores::WholeRows | Stores::Lines) || lines_are_vectors;
     if in_vectors { Stored::Apart(0.0) } else { apart }
 }
 
