@@ -104,8 +104,8 @@ pub(crate) trait Contract: Debug + Sync {
         Sizes { m: sizes.m.min(most.m), n: sizes.n.min(most.n), k: sizes.k.min(most.k) }
     }
 
-    /// Of a kernel whose blocks copy what they compute as it lies: how often all threads of a block have sums.
-    fn rounds(&self, _product: &Description, _multiprocessors: u32) -> Option<u32> {
+    /// What blocks do on so many multiprocessors, of a kernel whose blocks copy what they compute with as it lies.
+    fn copying(&self, _product: &Description, _multiprocessors: u32) -> Option<Copying> {
         None
     }
 
@@ -190,6 +190,17 @@ pub(crate) enum Copies {
     Spread,
     /// All. A plan may multiply the transposes, too, if less has to be copied then.
     Everything,
+}
+
+/// What blocks do that copy what they compute with as it lies in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copying {
+    /// How many of them there are.
+    pub(crate) blocks: u64,
+    /// How often all threads of a block have sums.
+    pub(crate) rounds: u32,
+    /// The elements that they copy of operands which others copy, too.
+    pub(crate) again: f64,
 }
 
 /// Tiles that a kernel skips.

@@ -37,7 +37,7 @@ use gpu_kernels::gemm::tiles::TileShape;
 use crate::constants::{Constants, KernelConstants, Machine};
 use crate::description::Description;
 use crate::device_facts::{DeviceFacts, Processor};
-use crate::kernels::contract::Stores;
+use crate::kernels::contract::{Copying, Stores};
 use crate::kernels::{Family, KernelInfo, Scheme};
 use crate::order::Order;
 
@@ -88,8 +88,9 @@ enum Work {
     Tiles { steps: f64, operations: f64, stored: Stored },
     /// Computes each sum by a thread.
     Sums { operations: f64, terms: f64 },
-    /// Copies what a block computes from and to memory as it lies, and computes in between: waves of so many operations of all threads.
-    Copies { operations: f64 },
+    /// Copies what a block computes from and to memory as it lies, and computes in between: waves of so many operations of all threads. So
+    /// many bytes are copied by several blocks, beside those of the first.
+    Copies { operations: f64, again: f64 },
 }
 
 /// Bytes of results that are stored apart from their neighbours.
@@ -192,6 +193,8 @@ impl Features {
         let multiprocessors = f64::from(device.multiprocessors.max(1));
         let slots = multiprocessors * f64::from(resident_blocks(kernel, device));
         let blocks = kernel.blocks(product, splits) as f64;
+        let copying = kernel.contract.copying(product, device.multiprocessors);
+        let blocks = copying.map_or(blocks, |copying| copying.blocks as f64);
         let waves = (blocks / slots).ceil();
         let results = 4.0 * product.m as f64 * product.n as f64 * product.batch as f64;
         let stores = kernel.contract.stores();
@@ -212,9 +215,9 @@ impl Features {
                 let stored = stored(candidate, stores, f64::from(splits) * results);
                 Work::Tiles { steps, operations, stored }
             }
-            (Family::Gemm, None) if let Some(rounds) = kernel.contract.rounds(product, device.multiprocessors) => {
+            (Family::Gemm, None) if let Some(Copying { rounds, again, .. }) = copying => {
                 let operations = f64::from(rounds) * product.terms() as f64 * OPERATIONS_OF_A_ROUND * slots;
-                Work::Copies { operations }
+                Work::Copies { operations, again: 4.0 * again }
             }
             (Family::Gemm, None) => Work::Sums { operations: product.operations(), terms: product.terms() as f64 },
         };
@@ -278,13 +281,13 @@ impl Features {
                 }
             }
             // What a block copies and what it computes wait for each other; of several on a multiprocessor, this hides little.
-            Work::Copies { operations } => Line {
+            Work::Copies { operations, again } => Line {
                 before,
                 per_share: self.waves * operations / rate,
                 blocks: self.waves,
                 floor: 0.0,
                 blocks_after: 0.0,
-                scattered: self.traffic / (machine.preparing_share * machine.bandwidth),
+                scattered: (self.traffic + again) / (machine.preparing_share * machine.bandwidth),
             },
             // A thread computes its sum alone, and waits for its terms.
             Work::Sums { operations, terms } => Line {
