@@ -8,9 +8,10 @@
 //!       +  launch                                                                               where tiles may be repaired,
 //!                                                                                               or left to another kernel
 //!
-//! waves  =  ⌈blocks / (multiprocessors · blocks on each)⌉        steps  =  ⌈k / (K-step · splits)⌉
+//! waves  =  ⌈blocks / multiprocessors⌉ / blocks on each           steps  =  ⌈k / (K-step · splits)⌉
 //! ```
 //!
+//! A wave that is not full takes less than a full one, but more than its part, because a block that is alone waits for itself.
 //! It is a roofline with the steps that tiles make in it. The first line is longer where operands are not aligned, and where elements
 //! of C are stored one by one. Where a block copies all that it computes with, copies and sums come one after the other instead of at the same time:
 //! bytes / bandwidth + waves · (fixed part + rounds · terms · time of a term). What it is for is the order of the candidates.
@@ -41,8 +42,8 @@ use crate::kernels::contract::{Copying, Stores};
 use crate::kernels::{Family, KernelInfo, Scheme};
 use crate::order::Order;
 
-/// How long a step takes of a block that has a multiprocessor for itself, as a part of what it takes among all that it has room for.
-const ALONE: f64 = 0.7;
+/// How long a block takes that has a multiprocessor for itself, as a part of what it takes among all that it has room for.
+const ALONE: f64 = 0.55;
 
 /// The blocks of a multiprocessor that keep the memory busy by reading alone.
 const BUSY: f64 = 1.2;
@@ -84,8 +85,8 @@ pub struct Features {
 enum Work {
     /// Reads a matrix: so many times as many bytes as it has, on so large a part of the GPU.
     Vector { scattered: f64, filled: f64 },
-    /// Multiplies tiles, in so many steps of so many operations of all multiprocessors together.
-    Tiles { steps: f64, operations: f64, stored: Stored },
+    /// Multiplies tiles, in so many waves of so many steps of so many operations of all multiprocessors together.
+    Tiles { waves: f64, steps: f64, operations: f64, stored: Stored },
     /// Computes each sum by a thread.
     Sums { operations: f64, terms: f64 },
     /// Copies what a block computes from and to memory as it lies, and computes in between: waves of so many operations of all threads. So
@@ -211,9 +212,9 @@ impl Features {
             }
             (Family::Gemm, Some(tile)) => {
                 let steps = (product.terms() as f64 / f64::from(tile.k) / f64::from(splits)).ceil();
-                let operations = operations_of_step(kernel, tile, slots) * crowded(kernel, device, blocks / slots);
+                let operations = operations_of_step(kernel, tile, slots);
                 let stored = stored(candidate, stores, f64::from(splits) * results);
-                Work::Tiles { steps, operations, stored }
+                Work::Tiles { waves: busy_waves(kernel, device, blocks), steps, operations, stored }
             }
             (Family::Gemm, None) if let Some(Copying { rounds, again, .. }) = copying => {
                 let operations = f64::from(rounds) * product.terms() as f64 * OPERATIONS_OF_A_ROUND * slots;
@@ -265,7 +266,7 @@ impl Features {
                 blocks_after: 1.0,
                 scattered: 0.0,
             },
-            Work::Tiles { steps, operations, stored } => {
+            Work::Tiles { waves, steps, operations, stored } => {
                 let stored = match stored {
                     Stored::Apart(bytes) => bytes,
                     Stored::OneByOne(bytes) => machine.stored_one_by_one * bytes,
@@ -273,8 +274,8 @@ impl Features {
                 };
                 Line {
                     before,
-                    per_share: self.waves * steps * operations / rate,
-                    blocks: self.waves,
+                    per_share: waves * steps * operations / rate,
+                    blocks: waves,
                     floor: streaming,
                     blocks_after: 0.0,
                     scattered: stored / machine.bandwidth,
@@ -358,12 +359,13 @@ pub(super) fn share(constants: &Constants, device: &DeviceFacts, kernel: &Kernel
     Share { blocks: tiles / f64::from(kernel.contract.tiles_of_a_block()), seconds, slots }
 }
 
-/// How long a step takes, as a part of what it takes where all blocks are there that can run at a time: fewer share multiprocessors with fewer others.
-fn crowded(kernel: &KernelInfo, device: &DeviceFacts, waves: f64) -> f64 {
-    match resident_blocks(kernel, device) {
-        1 => 1.0,
-        _ => ALONE + (1.0 - ALONE) * waves.min(1.0),
-    }
+/// How many full waves take as long as so many blocks, on the multiprocessor that has most of them: its last ones, which may be fewer than it has
+/// room for, share it with fewer others.
+fn busy_waves(kernel: &KernelInfo, device: &DeviceFacts, blocks: f64) -> f64 {
+    let resident = f64::from(resident_blocks(kernel, device));
+    let most = (blocks / f64::from(device.multiprocessors.max(1))).ceil();
+    let (whole, rest) = ((most / resident).floor(), most % resident);
+    if rest > 0.0 { whole + ALONE + (1.0 - ALONE) * rest / resident } else { whole }
 }
 
 /// The operations of a step of so many blocks together.
