@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use super::model::{Features, Line, kernel_constants};
+use super::model::{Features, Line, beside, both, kernel_constants};
 use crate::constants::{Constants, KernelConstants, Machine};
 use crate::kernels::{Family, KernelInfo, Scheme};
 
@@ -444,7 +444,13 @@ impl Row {
         let estimated = line.per_share / now.share_of_peak + line.blocks * now.block_seconds;
         let is_busy = kernel > ABOVE_FLOOR * line.floor && estimated > MUCH_FASTER * line.floor;
         let row = match is_busy {
-            true => Self { per_share: line.per_share, blocks: line.blocks + line.blocks_after, seconds: kernel, scale },
+            // Near the floor, a little more time says much of the kernel, and so little.
+            true => {
+                let busy = beside(kernel - line.blocks_after * now.block_seconds, line.floor);
+                let seconds = busy + line.blocks_after * now.block_seconds;
+                let scale = scale * (busy / both(busy, line.floor)).powi(2);
+                Self { per_share: line.per_share, blocks: line.blocks + line.blocks_after, seconds, scale }
+            }
             false => Self { per_share: 0.0, blocks: line.blocks_after, seconds: kernel - line.floor, scale },
         };
         (row.per_share > 0.0 || row.blocks > 0.0).then_some(row)

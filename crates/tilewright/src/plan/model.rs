@@ -1,7 +1,7 @@
 //! A performance model: estimates how long a kernel takes for a product, for products that have not been measured.
 //!
 //! ```text
-//! time  =  launch  +  max(waves · (steps · time of a step + fixed part), bytes / bandwidth)     the kernel
+//! time  =  launch  +  both(waves · (steps · time of a step + fixed part), bytes / bandwidth)    the kernel
 //!       +  launch  +  bytes of the partial results / bandwidth                                  with split-K
 //!       +  launch  +  bytes of the results, twice / bandwidth                                   where an epilogue is done after it
 //!       +  launches  +  bytes read and written / bandwidth                                      for each prepared operand
@@ -11,7 +11,8 @@
 //! waves  =  ⌈blocks / multiprocessors⌉ / blocks on each           steps  =  ⌈k / (K-step · splits)⌉
 //! ```
 //!
-//! A wave that is not full takes less than a full one, but more than its part, because a block that is alone waits for itself.
+//! A wave that is not full takes less than a full one, but more than its part, because a block that is alone waits for itself. Both are the longer of the
+//! two, or more where they take as long: ∛(x³ + y³).
 //! It is a roofline with the steps that tiles make in it. The first line is longer where operands are not aligned, and where elements
 //! of C are stored one by one. Where a block copies all that it computes with, copies and sums come one after the other instead of at the same time:
 //! bytes / bandwidth + waves · (fixed part + rounds · terms · time of a term). What it is for is the order of the candidates.
@@ -138,7 +139,7 @@ pub(super) fn peak(machine: &Machine, scheme: Scheme) -> f64 {
 /// The time of a candidate on one GPU, as it depends on the constants of its kernel:
 ///
 /// ```text
-/// before  +  unaligned · (max(per_share / share + blocks · block, floor) + blocks_after · block + scattered)
+/// before  +  unaligned · (both(per_share / share + blocks · block, floor) + blocks_after · block + scattered)
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
@@ -159,8 +160,20 @@ pub(super) struct Line {
 impl Line {
     /// The time of the kernel, in seconds, for aligned operands.
     pub(super) fn kernel_seconds(&self, share: f64, block: f64) -> f64 {
-        (self.per_share / share + self.blocks * block).max(self.floor) + self.blocks_after * block + self.scattered
+        let busy = self.per_share / share + self.blocks * block;
+        both(busy, self.floor) + self.blocks_after * block + self.scattered
     }
+}
+
+/// How long two things take that go on at the same time: as the longer one where they differ much. Where they take as long, each waits for the other
+/// now and then, and together they take a quarter more.
+pub(super) fn both(one: f64, other: f64) -> f64 {
+    (one.powi(3) + other.powi(3)).cbrt()
+}
+
+/// How long what is done beside `other` takes by itself, if together they take so long: see [`both`].
+pub(super) fn beside(together: f64, other: f64) -> f64 {
+    (together.powi(3) - other.powi(3)).max(0.0).cbrt()
 }
 
 impl Features {
