@@ -201,6 +201,8 @@ pub(crate) struct Copying {
     pub(crate) rounds: u32,
     /// The elements that they copy of operands which others copy, too.
     pub(crate) again: f64,
+    /// Whether they copy the elements of A one by one.
+    pub(crate) one_by_one: bool,
 }
 
 /// Tiles that a kernel skips.

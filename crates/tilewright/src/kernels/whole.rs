@@ -67,7 +67,7 @@ impl Contract for Whole {
         let (most, batch) = (sizes_of(product).most_products(), product.batch as u32);
         let products = products_of_a_block(most.max(1), batch, multiprocessors);
         let rounds = rounds_of(threads_of(product.m, product.n).saturating_mul(products.into()));
-        Some(Copying { blocks: batch.div_ceil(products).into(), rounds, again: 0.0 })
+        Some(Copying { blocks: batch.div_ceil(products).into(), rounds, again: 0.0, one_by_one: false })
     }
 
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
@@ -164,7 +164,9 @@ impl Contract for WholeRows {
         let blocks = (product.m.div_ceil(rows) as u64).saturating_mul(product.batch as u64);
         let others = blocks.saturating_sub(product.b.distinct(product.batch) as u64);
         let again = others as f64 * product.terms() as f64 * product.n as f64;
-        Some(Copying { blocks, rounds: rounds_of(threads_of(rows, product.n)), again })
+        let Description { m, k, batch, ref a, .. } = *product;
+        let one_by_one = a.col_stride != 1 && a.alignment_of_lines(m, k, batch) < Placement::FULL_ALIGNMENT;
+        Some(Copying { blocks, rounds: rounds_of(threads_of(rows, product.n)), again, one_by_one })
     }
 
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
@@ -179,7 +181,7 @@ impl Contract for WholeRows {
 
 /// Some rows of a tall product in a block, copied as they lie.
 pub static WHOLE_ROWS: KernelInfo = KernelInfo {
-    performance: Performance::new(4, 1.9).block(1.2),
+    performance: Performance::new(4, 1.9).block(1.2).unaligned(1.55),
     ..rung(
         gemm_whole_rows_fp32::FACTS,
         "some rows of a tall product in a block, copied to shared memory and back as they lie in memory",

@@ -412,12 +412,12 @@ fn fit_kernel(
     let is_aligned = |time: &Observation| time.features.is_aligned();
     let any_aligned = times.iter().filter(|time| is_aligned(time)).count() >= FEWEST;
     let rows = lines.iter().filter(|(_, time)| is_aligned(time) || !any_aligned).filter_map(|(line, time)| {
-        Row::of(line, now, time.ms * 1e-3, if is_aligned(time) { 1.0 } else { now.unaligned })
+        Row::of(line, now, time.ms * 1e-3, time.features.times(now.unaligned))
     });
     let (share_of_peak, block_seconds) = solve(before, &rows.collect::<Vec<_>>());
     let ratio = |(line, time): &(Line, &Observation)| {
         let ratio = (time.ms * 1e-3 - line.before) / line.kernel_seconds(share_of_peak, block_seconds);
-        (!is_aligned(time) && any_aligned).then_some((ratio, 1.0))
+        time.features.of_unaligned(ratio).filter(|_| any_aligned)
     };
     let unaligned = weighted_median(lines.iter().filter_map(ratio).collect());
     let unaligned = unaligned.map_or(now.unaligned, |ratio| ratio.clamp(UNALIGNED.0, UNALIGNED.1));

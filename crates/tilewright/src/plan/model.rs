@@ -60,7 +60,8 @@ const PAIRS: f64 = 1.5;
 #[derive(Clone, Debug)]
 pub struct Features {
     kernel: &'static KernelInfo,
-    is_aligned: bool,
+    /// The part of what it loads that begins anywhere.
+    unaligned: f64,
     /// Whether all lines of A, or of B, are one.
     is_repeated: bool,
     /// Launches of the kernel.
@@ -187,17 +188,26 @@ impl Features {
         self.kernel
     }
 
-    /// Whether lines of A and B begin at multiples of 16 bytes.
+    /// Whether what it loads begins at multiples of 16 bytes.
     pub fn is_aligned(&self) -> bool {
-        self.is_aligned
+        self.unaligned == 0.0
+    }
+
+    /// How many times as long the kernel takes as for aligned operands, where it takes `unaligned` times as long for those that begin anywhere.
+    pub(super) fn times(&self, unaligned: f64) -> f64 {
+        1.0 + (unaligned - 1.0) * self.unaligned
+    }
+
+    /// How many times as long it takes for operands that begin anywhere, where it takes so many times as long for these, and how much these say of that.
+    pub(super) fn of_unaligned(&self, times: f64) -> Option<(f64, f64)> {
+        (!self.is_aligned()).then(|| (1.0 + (times - 1.0) / self.unaligned, self.unaligned))
     }
 
     /// The time that the model estimates with these constants, in milliseconds.
     pub fn ms(&self, constants: &Constants) -> f64 {
         let KernelConstants { share_of_peak, block_seconds, unaligned } = kernel_constants(constants, self.kernel);
         let line = self.line(&constants.machine);
-        let multiply = line.kernel_seconds(share_of_peak, block_seconds);
-        let multiply = if self.is_aligned { multiply } else { multiply * unaligned };
+        let multiply = line.kernel_seconds(share_of_peak, block_seconds) * self.times(unaligned);
         let multiply = if self.is_repeated { multiply * self.kernel.performance.repeated } else { multiply };
         (line.before + multiply) * 1e3
     }
@@ -245,7 +255,7 @@ impl Features {
         let repairs = candidate.fallback.is_some() || !candidate.tile_mask.is_empty();
         Self {
             kernel,
-            is_aligned: is_aligned(kernel, product),
+            unaligned: unaligned(candidate, copying),
             is_repeated: product.a.row_stride == 0 && product.m > 1 || product.b.col_stride == 0 && product.n > 1,
             launches: if kernel.contract.is_batched() { 1.0 } else { product.batch.max(1) as f64 },
             next_launches: (preparing + usize::from(is_reduced) + usize::from(repairs) + is_followed) as f64,
@@ -316,12 +326,25 @@ impl Features {
     }
 }
 
-/// Whether lines begin at multiples of 16 bytes, of those operands of which a kernel loads much: a vector, or the few columns of a narrow tile, are little
-/// beside A.
-fn is_aligned(kernel: &KernelInfo, product: &Description) -> bool {
-    let Description { m, k, batch, a, .. } = *product;
-    let is_narrow = kernel.tile.is_some_and(|tile| 4 * tile.n <= tile.m) || kernel.family() == Family::Gemv;
-    if is_narrow { a.fits_tensor_map(m, k, batch) } else { product.is_aligned() }
+/// The part of what a kernel loads whose lines begin anywhere; where they begin at multiples of 8 bytes, half of it counts. Operands that are copied or packed
+/// first lie as they should.
+fn unaligned(candidate: &KernelCandidate, copying: Option<Copying>) -> f64 {
+    let KernelCandidate { ref product, kernel, ref preparations, .. } = *candidate;
+    let Description { m, n, k, batch, ref a, ref b, .. } = *product;
+    let [of_a, of_b] = match (kernel.tile, copying) {
+        (_, Some(Copying { one_by_one, .. })) => return if one_by_one { 1.0 } else { 0.0 },
+        // The vector is little beside the matrix.
+        (None, None) if kernel.family() == Family::Gemv => [1.0, 0.0],
+        (None, None) => [0.5, 0.5],
+        (Some(tile), None) => [tile.m, tile.n].map(|lines| f64::from(lines) / f64::from(tile.m + tile.n)),
+    };
+    let [a_lies, b_lies] = [a.alignment_of_lines(m, k, batch), b.alignment_of_lines(k, n, batch)];
+    let part = |preparation: &Preparation, alignment: usize| match (preparation, alignment) {
+        (Preparation::Copied(_) | Preparation::Packed(_), _) | (_, 16..) => 0.0,
+        (Preparation::InPlace, 8..) => 0.5,
+        (Preparation::InPlace, _) => 1.0,
+    };
+    of_a * part(&preparations[0], a_lies) + of_b * part(&preparations[1], b_lies)
 }
 
 /// The bytes of results that a kernel with tiles stores apart from their neighbours. `results` are those of all splits.
