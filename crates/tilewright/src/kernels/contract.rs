@@ -245,8 +245,10 @@ pub(crate) struct Performance {
     pub(crate) unaligned: f64,
     /// How many times as long it takes where all lines of A or B are one: many blocks then ask one part of the second-level cache for the same memory.
     pub(crate) repeated: f64,
-    /// The share of the memory's bandwidth that its accesses reach, at the most.
+    /// The share of the memory's bandwidth that its accesses reach, at the most. More than 1 where reading is all that it does.
     pub(crate) of_bandwidth: f64,
+    /// How many times as large a share of the peak it reaches where A is column-major.
+    pub(crate) by_columns: f64,
 }
 
 impl Performance {
@@ -259,6 +261,7 @@ impl Performance {
             unaligned: 1.0,
             repeated: 1.0,
             of_bandwidth: 1.0,
+            by_columns: 1.0,
         }
     }
 
@@ -275,6 +278,19 @@ impl Performance {
     /// With the share of the bandwidth that its accesses reach.
     pub(crate) const fn of_bandwidth(self, share: f64) -> Self {
         Self { of_bandwidth: share, ..self }
+    }
+
+    /// With how many times as large a share of the peak it reaches where A is column-major.
+    pub(crate) const fn by_columns(self, times: f64) -> Self {
+        Self { by_columns: times, ..self }
+    }
+
+    /// For an A that is stored like this.
+    pub(crate) const fn with_a(self, a: Order) -> Self {
+        match a {
+            Order::RowMajor => self,
+            Order::ColumnMajor => Self { share_of_peak: self.by_columns * self.share_of_peak, ..self },
+        }
     }
 
     /// With how many times as long it takes where all lines are one.

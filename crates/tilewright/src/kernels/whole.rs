@@ -109,7 +109,7 @@ fn strides(it: &Placement) -> [u64; 2] {
 
 /// Several products in a block, copied as they lie.
 pub static WHOLE: KernelInfo = KernelInfo {
-    performance: Performance::new(4, 1.9).block(1.0),
+    performance: Performance::new(4, 1.65).block(1.2),
     ..rung(
         gemm_whole_fp32::FACTS,
         "several small products in a block, copied to shared memory and back as they lie in memory",
@@ -181,7 +181,7 @@ impl Contract for WholeRows {
 
 /// Some rows of a tall product in a block, copied as they lie.
 pub static WHOLE_ROWS: KernelInfo = KernelInfo {
-    performance: Performance::new(4, 1.9).block(1.2).unaligned(1.55),
+    performance: Performance::new(4, 1.65).block(1.4).unaligned(1.45),
     ..rung(
         gemm_whole_rows_fp32::FACTS,
         "some rows of a tall product in a block, copied to shared memory and back as they lie in memory",
