@@ -367,6 +367,10 @@ fn stored(candidate: &KernelCandidate, stores: Stores, results: f64) -> Stored {
         (_, false) => (4, Stored::OneByOne(results)),
     };
     let lines_are_vectors = candidate.is_divided() || product.c.leading_dimension().is_multiple_of(width);
+    if stores == Stores::Lines && product.c.order() == Some(Order::ColumnMajor) && !candidate.is_divided() {
+        // A tile has a piece of many columns.
+        return Stored::Apart(results);
+    }
     let in_vectors = matches!(stores, Stores::WholeRows | Stores::Lines) || lines_are_vectors;
     if in_vectors { Stored::Apart(0.0) } else { apart }
 }
