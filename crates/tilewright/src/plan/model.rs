@@ -42,6 +42,7 @@ use crate::device_facts::{DeviceFacts, Processor};
 use crate::kernels::contract::{Copying, Stores};
 use crate::kernels::{Family, KernelInfo, Scheme};
 use crate::order::Order;
+use crate::placement::Placement;
 
 /// How long a block takes that has a multiprocessor for itself, as a part of what it takes among all that it has room for.
 const ALONE: f64 = 0.55;
@@ -326,8 +327,8 @@ impl Features {
     }
 }
 
-/// The part of what a kernel loads whose lines begin anywhere; where they begin at multiples of 8 bytes, half of it counts. Operands that are copied or packed
-/// first lie as they should.
+/// The part of what a kernel loads whose lines begin anywhere; where they begin at multiples of 8 bytes, half of it counts, and twice as much where no elements
+/// are neighbours. Operands that are copied or packed first lie as they should.
 fn unaligned(candidate: &KernelCandidate, copying: Option<Copying>) -> f64 {
     let KernelCandidate { ref product, kernel, ref preparations, .. } = *candidate;
     let Description { m, n, k, batch, ref a, ref b, .. } = *product;
@@ -338,13 +339,16 @@ fn unaligned(candidate: &KernelCandidate, copying: Option<Copying>) -> f64 {
         (None, None) => [0.5, 0.5],
         (Some(tile), None) => [tile.m, tile.n].map(|lines| f64::from(lines) / f64::from(tile.m + tile.n)),
     };
-    let [a_lies, b_lies] = [a.alignment_of_lines(m, k, batch), b.alignment_of_lines(k, n, batch)];
-    let part = |preparation: &Preparation, alignment: usize| match (preparation, alignment) {
-        (Preparation::Copied(_) | Preparation::Packed(_), _) | (_, 16..) => 0.0,
-        (Preparation::InPlace, 8..) => 0.5,
-        (Preparation::InPlace, _) => 1.0,
+    let part = |preparation: &Preparation, it: &Placement, [rows, cols]: [usize; 2]| match preparation {
+        Preparation::Copied(_) | Preparation::Packed(_) => 0.0,
+        Preparation::InPlace if it.order().is_none() => 2.0,
+        Preparation::InPlace => match it.alignment_of_lines(rows, cols, batch) {
+            16.. => 0.0,
+            8.. => 0.5,
+            _ => 1.0,
+        },
     };
-    of_a * part(&preparations[0], a_lies) + of_b * part(&preparations[1], b_lies)
+    of_a * part(&preparations[0], a, [m, k]) + of_b * part(&preparations[1], b, [k, n])
 }
 
 /// The bytes of results that a kernel with tiles stores apart from their neighbours. `results` are those of all splits.
