@@ -92,7 +92,8 @@ impl Placement {
         let [lines, _] = order.lines(rows, cols);
         let line = if lines > 1 { self.leading_dimension() } else { 0 };
         let matrix = if batch > 1 { self.batch_stride } else { 0 };
-        1 << (Self::FULL_ALIGNMENT | self.alignment | size_of::<f32>() * (line | matrix)).trailing_zeros()
+        let elements = [Self::FULL_ALIGNMENT, self.alignment].map(|bytes| bytes / size_of::<f32>());
+        size_of::<f32>() << (elements[0] | elements[1] | line | matrix).trailing_zeros()
     }
 
     /// How many matrices of a batch that lies like this there are in memory: one, if all products share it.

@@ -241,7 +241,7 @@ pub(crate) struct Performance {
     pub(crate) share_of_peak: f64,
     /// What a block costs apart from its steps, in seconds: filling its pipeline and storing its results.
     pub(crate) block_seconds: f64,
-    /// How many times as long it takes where lines of A or B begin anywhere, not at multiples of 16 bytes.
+    /// How many times as long it takes where lines of A and B begin anywhere, not at multiples of 16 bytes.
     pub(crate) unaligned: f64,
     /// How many times as long it takes where all lines of A or B are one: many blocks then ask one part of the second-level cache for the same memory.
     pub(crate) repeated: f64,

@@ -411,9 +411,10 @@ fn fit_kernel(
     let lines: Vec<(Line, &Observation)> = times.iter().map(|&time| (time.features.line(machine), time)).collect();
     let is_aligned = |time: &Observation| time.features.is_aligned();
     let any_aligned = times.iter().filter(|time| is_aligned(time)).count() >= FEWEST;
-    let rows = lines.iter().filter(|(_, time)| is_aligned(time) || !any_aligned).filter_map(|(line, time)| {
-        Row::of(line, now, time.ms * 1e-3, time.features.times(now.unaligned))
-    });
+    let rows = lines
+        .iter()
+        .filter(|(_, time)| is_aligned(time) || !any_aligned)
+        .filter_map(|(line, time)| Row::of(line, now, time.ms * 1e-3, time.features.times(now.unaligned)));
     let (share_of_peak, block_seconds) = solve(before, &rows.collect::<Vec<_>>());
     let ratio = |(line, time): &(Line, &Observation)| {
         let ratio = (time.ms * 1e-3 - line.before) / line.kernel_seconds(share_of_peak, block_seconds);

@@ -448,3 +448,20 @@ pub fn candidate_splits(kernel: &KernelInfo, device: &DeviceFacts, product: &Des
     candidates.dedup();
     candidates
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_at_the_same_time_takes_as_long_as_the_longer_or_a_little_more() {
+        assert!((both(3.0, 3.0) / 3.0 - 1.26).abs() < 0.001);
+        for (one, other) in [(1.0, 0.1), (0.1, 1.0), (1.0, 0.0)] {
+            assert!(both(one, other) >= 1.0 && both(one, other) < 1.001);
+        }
+        for (one, other) in [(2.0, 3.0), (3.0, 2.0), (5.0, 0.0)] {
+            assert!((beside(both(one, other), other) - one).abs() < 1e-12);
+        }
+        assert_eq!(beside(1.0, 2.0), 0.0);
+    }
+}
