@@ -129,7 +129,7 @@ pub struct KernelConstants {
     pub share_of_peak: f64,
     /// What a block costs apart from its steps, in seconds: filling its pipeline and storing its results.
     pub block_seconds: f64,
-    /// How many times as long it takes where lines of A or B begin anywhere, not at multiples of 16 bytes.
+    /// How many times as long it takes where lines of A and B begin anywhere, not at multiples of 16 bytes.
     pub unaligned: f64,
 }
 

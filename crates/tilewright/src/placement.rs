@@ -85,6 +85,17 @@ impl Placement {
             && (batch <= 1 || fits(self.batch_stride))
     }
 
+    /// What the lines of a batch of `rows`×`cols` matrices that lie like this begin at multiples of, in bytes, at most [`Placement::FULL_ALIGNMENT`]; single
+    /// elements, where none are neighbours.
+    pub(crate) fn alignment_of_lines(&self, rows: usize, cols: usize, batch: usize) -> usize {
+        let Some(order) = self.order() else { return size_of::<f32>() };
+        let [lines, _] = order.lines(rows, cols);
+        let line = if lines > 1 { self.leading_dimension() } else { 0 };
+        let matrix = if batch > 1 { self.batch_stride } else { 0 };
+        let elements = [Self::FULL_ALIGNMENT, self.alignment].map(|bytes| bytes / size_of::<f32>());
+        size_of::<f32>() << (elements[0] | elements[1] | line | matrix).trailing_zeros()
+    }
+
     /// How many matrices of a batch that lies like this there are in memory: one, if all products share it.
     pub(crate) fn distinct(&self, batch: usize) -> usize {
         if self.batch_stride == 0 { batch.min(1) } else { batch }

@@ -104,8 +104,8 @@ pub(crate) trait Contract: Debug + Sync {
         Sizes { m: sizes.m.min(most.m), n: sizes.n.min(most.n), k: sizes.k.min(most.k) }
     }
 
-    /// Of a kernel whose blocks copy what they compute as it lies: how often all threads of a block have sums.
-    fn rounds(&self, _product: &Description, _multiprocessors: u32) -> Option<u32> {
+    /// What blocks do on so many multiprocessors, of a kernel whose blocks copy what they compute with as it lies.
+    fn copying(&self, _product: &Description, _multiprocessors: u32) -> Option<Copying> {
         None
     }
 
@@ -192,6 +192,19 @@ pub(crate) enum Copies {
     Everything,
 }
 
+/// What blocks do that copy what they compute with as it lies in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copying {
+    /// How many of them there are.
+    pub(crate) blocks: u64,
+    /// How often all threads of a block have sums.
+    pub(crate) rounds: u32,
+    /// The elements that they copy of operands which others copy, too.
+    pub(crate) again: f64,
+    /// Whether they copy the elements of A one by one.
+    pub(crate) one_by_one: bool,
+}
+
 /// Tiles that a kernel skips.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Skips {
@@ -210,7 +223,9 @@ pub(crate) enum Stores {
     Squares,
     /// By way of shared memory, rows of C, or columns where C is column-major, in vectors; where these begin anywhere, by elements.
     RowsOrLines,
-    /// By TMA, or whole lines of memory by warps.
+    /// Rows of C, as whole lines of memory by warps, wherever they begin.
+    WholeRows,
+    /// Lines of C as whole lines of memory, or by TMA: rows, or columns where C is column-major.
     Lines,
 }
 
@@ -226,12 +241,14 @@ pub(crate) struct Performance {
     pub(crate) share_of_peak: f64,
     /// What a block costs apart from its steps, in seconds: filling its pipeline and storing its results.
     pub(crate) block_seconds: f64,
-    /// How many times as long it takes where lines of A or B begin anywhere, not at multiples of 16 bytes.
+    /// How many times as long it takes where lines of A and B begin anywhere, not at multiples of 16 bytes.
     pub(crate) unaligned: f64,
     /// How many times as long it takes where all lines of A or B are one: many blocks then ask one part of the second-level cache for the same memory.
     pub(crate) repeated: f64,
-    /// The share of the memory's bandwidth that its accesses reach, at the most.
+    /// The share of the memory's bandwidth that its accesses reach, at the most. More than 1 where reading is all that it does.
     pub(crate) of_bandwidth: f64,
+    /// How many times as large a share of the peak it reaches where A is column-major.
+    pub(crate) by_columns: f64,
 }
 
 impl Performance {
@@ -244,6 +261,7 @@ impl Performance {
             unaligned: 1.0,
             repeated: 1.0,
             of_bandwidth: 1.0,
+            by_columns: 1.0,
         }
     }
 
@@ -260,6 +278,19 @@ impl Performance {
     /// With the share of the bandwidth that its accesses reach.
     pub(crate) const fn of_bandwidth(self, share: f64) -> Self {
         Self { of_bandwidth: share, ..self }
+    }
+
+    /// With how many times as large a share of the peak it reaches where A is column-major.
+    pub(crate) const fn by_columns(self, times: f64) -> Self {
+        Self { by_columns: times, ..self }
+    }
+
+    /// For an A that is stored like this.
+    pub(crate) const fn with_a(self, a: Order) -> Self {
+        match a {
+            Order::RowMajor => self,
+            Order::ColumnMajor => Self { share_of_peak: self.by_columns * self.share_of_peak, ..self },
+        }
     }
 
     /// With how many times as long it takes where all lines are one.

@@ -44,41 +44,40 @@ impl Contract for Narrow {
     }
 }
 
-/// On CUDA cores, for at most so many columns. The shares of the peak are those of blocks that read 28672×8192 elements of A on an H200:
-/// 0.5 microseconds for 32×128 of them with 2 and 4 columns, 0.6 with 8, 0.8 with 16. Where lines of A begin anywhere, they take `unaligned` times
-/// as long.
+/// On CUDA cores, for at most so many columns. Where lines begin anywhere, they take `unaligned` times as long: rows of A are read in vectors all the same, columns are
+/// not.
 const fn on_cuda_cores(most_columns: u32, share_of_peak: f64, unaligned: f64) -> Common {
     Common {
         idea: "few columns: A is read once, four rows and all columns to a lane",
         scheme: Scheme::Fp32,
         sums: SumOrder::Own,
         tile: tile_on_cuda_cores(most_columns),
-        performance: Performance::new(1, share_of_peak).block(0.96).unaligned(unaligned),
+        performance: Performance::new(1, share_of_peak).block(1.1).unaligned(unaligned).of_bandwidth(1.1),
     }
 }
 
-/// On tensor cores, so many columns at a time. Likewise: 1.3 microseconds for 64×128 elements of A with 16 columns, 1.8 with 32.
-const fn on_tensor_cores(columns: u32, share_of_peak: f64) -> Common {
+/// On tensor cores, so many columns at a time. Likewise; a block costs so many microseconds.
+const fn on_tensor_cores(columns: u32, share_of_peak: f64, block: f64, unaligned: f64) -> Common {
     Common {
         idea: "some tens of columns: A is read once, and a warp has 64 rows of 16 k at a time",
         scheme: Scheme::Fp32ThreeTf32,
         sums: SumOrder::Slices { warps: 8 },
         tile: tile_on_tensor_cores(columns),
-        performance: Performance::new(1, share_of_peak).block(1.9).unaligned(1.3),
+        performance: Performance::new(1, share_of_peak).block(block).unaligned(unaligned),
     }
 }
 
-/// The kernels for A row-major, and column-major: what they have in common, the most columns that they take, and how far apart.
+/// The kernels for A row-major, and column-major: what is common to those for other sizes, the most columns that they take, and how far apart.
 macro_rules! narrow_kernels {
-    ($($name:ident $common:expr, $most:expr, $pitch:expr, $nt:ident $tt:ident, $doc:literal;)*) => { $(
+    ($($name:ident $by_rows:expr, $by_columns:expr, $most:expr, $pitch:expr, $nt:ident $tt:ident, $doc:literal;)*) => { $(
         #[doc = $doc]
         pub static $name: [KernelInfo; 2] = [
-            $common.of($nt::FACTS, RowMajor, ColumnMajor, &Narrow {
+            $by_rows.of($nt::FACTS, RowMajor, ColumnMajor, &Narrow {
                 launch: |device, gemm| device.launch($nt { gemm }),
                 most_columns: $most,
                 most_pitch_of_b: $pitch,
             }),
-            $common.of($tt::FACTS, ColumnMajor, ColumnMajor, &Narrow {
+            $by_columns.of($tt::FACTS, ColumnMajor, ColumnMajor, &Narrow {
                 launch: |device, gemm| device.launch($tt { gemm }),
                 most_columns: $most,
                 most_pitch_of_b: $pitch,
@@ -88,16 +87,16 @@ macro_rules! narrow_kernels {
 }
 
 narrow_kernels! {
-    NARROW_2 on_cuda_cores(2, 0.1, 1.1), 2, MAX_PITCH_OF_B,
+    NARROW_2 on_cuda_cores(2, 0.105, 1.45), on_cuda_cores(2, 0.105, 1.45), 2, MAX_PITCH_OF_B,
         gemm_narrow_2_nt_fp32 gemm_narrow_2_tt_fp32, "For at most 2 columns.";
-    NARROW_4 on_cuda_cores(4, 0.17, 1.15), 4, MAX_PITCH_OF_B,
+    NARROW_4 on_cuda_cores(4, 0.2, 1.15), on_cuda_cores(4, 0.155, 1.3), 4, MAX_PITCH_OF_B,
         gemm_narrow_4_nt_fp32 gemm_narrow_4_tt_fp32, "For at most 4 columns.";
-    NARROW_8 on_cuda_cores(8, 0.31, 1.2), 8, MAX_PITCH_OF_B,
+    NARROW_8 on_cuda_cores(8, 0.31, 1.45), on_cuda_cores(8, 0.29, 2.1), 8, MAX_PITCH_OF_B,
         gemm_narrow_8_nt_fp32 gemm_narrow_8_tt_fp32, "For at most 8 columns.";
-    NARROW_16 on_cuda_cores(16, 0.36, 1.9), 16, MAX_PITCH_OF_B,
+    NARROW_16 on_cuda_cores(16, 0.4, 1.45), on_cuda_cores(16, 0.4, 1.95), 16, MAX_PITCH_OF_B,
         gemm_narrow_16_nt_fp32 gemm_narrow_16_tt_fp32, "For at most 16 columns.";
-    NARROW_16_3XTF32 on_tensor_cores(16, 0.2), usize::MAX, u64::MAX,
+    NARROW_16_3XTF32 on_tensor_cores(16, 0.208, 2.4, 1.4), on_tensor_cores(16, 0.178, 2.6, 1.15), usize::MAX, u64::MAX,
         gemm_narrow_16_nt_fp32_3xtf32 gemm_narrow_16_tt_fp32_3xtf32, "For 16 columns at a time.";
-    NARROW_32_3XTF32 on_tensor_cores(32, 0.27), usize::MAX, u64::MAX,
+    NARROW_32_3XTF32 on_tensor_cores(32, 0.29, 4.0, 1.35), on_tensor_cores(32, 0.265, 4.4, 1.3), usize::MAX, u64::MAX,
         gemm_narrow_32_nt_fp32_3xtf32 gemm_narrow_32_tt_fp32_3xtf32, "For 32 columns at a time.";
 }

@@ -41,7 +41,7 @@ const NORMWISE: Common = Common {
     // Tiles with flags are computed otherwise.
     sums: SumOrder::Own,
     tile: TILE,
-    performance: Performance::new(1, 0.81).block(4.5),
+    performance: Performance::new(1, 0.785).block(5.3),
 };
 pub(super) const THREE_FP16: Common = Common { scheme: Scheme::Fp32ThreeFp16, ..NORMWISE };
 

@@ -13,14 +13,14 @@ const LARGE: Common = Common {
     scheme: Scheme::Fp32,
     sums: SumOrder::OneByOne,
     tile: TILE,
-    performance: Performance::new(1, 0.8).block(4.0),
+    performance: Performance::new(1, 0.83).block(3.6),
 };
 
 /// The kernels with tiles for which every GPU has enough shared memory.
 const MEDIUM: Common = Common {
     idea: "the same with tiles of 128x128, for GPUs with less shared memory",
     tile: TILE_128,
-    performance: Performance::new(1, 0.75).block(3.3),
+    performance: Performance::new(1, 0.77).block(2.6),
     ..LARGE
 };
 
@@ -28,7 +28,7 @@ const MEDIUM: Common = Common {
 const SMALL: Common = Common {
     idea: "the same with smaller tiles, for products that would have too few large ones",
     tile: TILE_64,
-    performance: Performance::new(4, 0.65).block(2.0),
+    performance: Performance::new(4, 0.69).block(1.4),
     ..LARGE
 };
 

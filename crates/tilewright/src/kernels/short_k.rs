@@ -17,7 +17,7 @@ pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
     idea: "as packed operands are multiplied, for small k; TMA stores the results",
     tile: Some(SHORT_K_TILE),
     divides_sums: false,
-    performance: Performance::new(1, 1.0).block(3.7),
+    performance: Performance::new(1, 1.08).block(3.35),
     ..packed(THREE_FP16, gemm_wgmma_packed_short_fp32_3xfp16::FACTS, &ShortK)
 }];
 

@@ -56,9 +56,9 @@ macro_rules! sliced_kernels {
 }
 
 sliced_kernels! {
-    gemm_sliced_16x16_fp32_3xtf32 TILE_16 8 Performance::new(2, 0.133).block(0.88).unaligned(1.1);
-    gemm_sliced_32x32_fp32_3xtf32 TILE_32 8 Performance::new(2, 0.255).block(1.1).unaligned(1.15);
-    gemm_sliced_32x32_k64_fp32_3xtf32 TILE_32_K64 4 Performance::new(4, 0.255).block(0.8);
-    gemm_sliced_16x16_k16_fp32_3xtf32 TILE_16_K16 1 Performance::new(20, 0.15).block(1.45).unaligned(1.1);
-    gemm_sliced_32x32_k16_fp32_3xtf32 TILE_32_K16 1 Performance::new(12, 0.255).block(2.2).unaligned(1.07);
+    gemm_sliced_16x16_fp32_3xtf32 TILE_16 8 Performance::new(2, 0.114).block(1.45);
+    gemm_sliced_32x32_fp32_3xtf32 TILE_32 8 Performance::new(2, 0.255).block(2.3).unaligned(1.07);
+    gemm_sliced_32x32_k64_fp32_3xtf32 TILE_32_K64 4 Performance::new(4, 0.262).block(2.35).unaligned(1.1);
+    gemm_sliced_16x16_k16_fp32_3xtf32 TILE_16_K16 1 Performance::new(20, 0.136).block(1.75).unaligned(1.1);
+    gemm_sliced_32x32_k16_fp32_3xtf32 TILE_32_K16 1 Performance::new(12, 0.248).block(2.2).unaligned(1.11);
 }

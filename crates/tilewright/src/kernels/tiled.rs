@@ -40,7 +40,7 @@ impl Common {
             tile: Some(tile),
             divides_sums: true,
             deterministic: true,
-            performance,
+            performance: performance.with_a(a),
             contract,
         }
     }

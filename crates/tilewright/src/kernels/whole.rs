@@ -6,7 +6,7 @@ use gpu_kernels::gemm::tiles::TileShape;
 use gpu_kernels::gemm::whole::{self, are_whole_rows, gemm_whole_fp32, gemm_whole_rows_fp32};
 
 use super::basic::rung;
-use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
+use super::contract::{Call, Contract, Copying, KernelInfo, Performance, Stores};
 use crate::description::Description;
 use crate::placement::Placement;
 use crate::refusal::Refusal;
@@ -63,10 +63,11 @@ impl Contract for Whole {
         sizes
     }
 
-    fn rounds(&self, product: &Description, multiprocessors: u32) -> Option<u32> {
-        let most = sizes_of(product).most_products();
-        let products = products_of_a_block(most.max(1), product.batch as u32, multiprocessors);
-        Some(rounds_of(threads_of(product.m, product.n).saturating_mul(products.into())))
+    fn copying(&self, product: &Description, multiprocessors: u32) -> Option<Copying> {
+        let (most, batch) = (sizes_of(product).most_products(), product.batch as u32);
+        let products = products_of_a_block(most.max(1), batch, multiprocessors);
+        let rounds = rounds_of(threads_of(product.m, product.n).saturating_mul(products.into()));
+        Some(Copying { blocks: batch.div_ceil(products).into(), rounds, again: 0.0, one_by_one: false })
     }
 
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
@@ -108,7 +109,7 @@ fn strides(it: &Placement) -> [u64; 2] {
 
 /// Several products in a block, copied as they lie.
 pub static WHOLE: KernelInfo = KernelInfo {
-    performance: Performance::new(4, 1.9).block(1.0),
+    performance: Performance::new(4, 1.65).block(1.2),
     ..rung(
         gemm_whole_fp32::FACTS,
         "several small products in a block, copied to shared memory and back as they lie in memory",
@@ -156,10 +157,16 @@ impl Contract for WholeRows {
         sizes
     }
 
-    fn rounds(&self, product: &Description, multiprocessors: u32) -> Option<u32> {
+    /// Each block copies all of B.
+    fn copying(&self, product: &Description, multiprocessors: u32) -> Option<Copying> {
         let (most, all) = (sizes_of(product).most_rows(), (product.m as u64).saturating_mul(product.batch as u64));
-        let rows = (rows_of_a_block(most, all, multiprocessors) as usize).min(product.m);
-        Some(rounds_of(threads_of(rows, product.n)))
+        let rows = (rows_of_a_block(most, all, multiprocessors).max(1) as usize).min(product.m.max(1));
+        let blocks = (product.m.div_ceil(rows) as u64).saturating_mul(product.batch as u64);
+        let others = blocks.saturating_sub(product.b.distinct(product.batch) as u64);
+        let again = others as f64 * product.terms() as f64 * product.n as f64;
+        let Description { m, k, batch, ref a, .. } = *product;
+        let one_by_one = a.col_stride != 1 && a.alignment_of_lines(m, k, batch) < Placement::FULL_ALIGNMENT;
+        Some(Copying { blocks, rounds: rounds_of(threads_of(rows, product.n)), again, one_by_one })
     }
 
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
@@ -174,7 +181,7 @@ impl Contract for WholeRows {
 
 /// Some rows of a tall product in a block, copied as they lie.
 pub static WHOLE_ROWS: KernelInfo = KernelInfo {
-    performance: Performance::new(4, 1.9).block(1.2),
+    performance: Performance::new(4, 1.65).block(1.4).unaligned(1.45),
     ..rung(
         gemm_whole_rows_fp32::FACTS,
         "some rows of a tall product in a block, copied to shared memory and back as they lie in memory",

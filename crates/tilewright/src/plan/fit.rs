@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use super::model::{Features, Line, kernel_constants};
+use super::model::{Features, Line, beside, both, kernel_constants};
 use crate::constants::{Constants, KernelConstants, Machine};
 use crate::kernels::{Family, KernelInfo, Scheme};
 
@@ -411,13 +411,14 @@ fn fit_kernel(
     let lines: Vec<(Line, &Observation)> = times.iter().map(|&time| (time.features.line(machine), time)).collect();
     let is_aligned = |time: &Observation| time.features.is_aligned();
     let any_aligned = times.iter().filter(|time| is_aligned(time)).count() >= FEWEST;
-    let rows = lines.iter().filter(|(_, time)| is_aligned(time) || !any_aligned).filter_map(|(line, time)| {
-        Row::of(line, now, time.ms * 1e-3, if is_aligned(time) { 1.0 } else { now.unaligned })
-    });
+    let rows = lines
+        .iter()
+        .filter(|(_, time)| is_aligned(time) || !any_aligned)
+        .filter_map(|(line, time)| Row::of(line, now, time.ms * 1e-3, time.features.times(now.unaligned)));
     let (share_of_peak, block_seconds) = solve(before, &rows.collect::<Vec<_>>());
     let ratio = |(line, time): &(Line, &Observation)| {
         let ratio = (time.ms * 1e-3 - line.before) / line.kernel_seconds(share_of_peak, block_seconds);
-        (!is_aligned(time) && any_aligned).then_some((ratio, 1.0))
+        time.features.of_unaligned(ratio).filter(|_| any_aligned)
     };
     let unaligned = weighted_median(lines.iter().filter_map(ratio).collect());
     let unaligned = unaligned.map_or(now.unaligned, |ratio| ratio.clamp(UNALIGNED.0, UNALIGNED.1));
@@ -444,7 +445,13 @@ impl Row {
         let estimated = line.per_share / now.share_of_peak + line.blocks * now.block_seconds;
         let is_busy = kernel > ABOVE_FLOOR * line.floor && estimated > MUCH_FASTER * line.floor;
         let row = match is_busy {
-            true => Self { per_share: line.per_share, blocks: line.blocks + line.blocks_after, seconds: kernel, scale },
+            // Near the floor, a little more time says much of the kernel, and so little.
+            true => {
+                let busy = beside(kernel - line.blocks_after * now.block_seconds, line.floor);
+                let seconds = busy + line.blocks_after * now.block_seconds;
+                let scale = scale * (busy / both(busy, line.floor)).powi(2);
+                Self { per_share: line.per_share, blocks: line.blocks + line.blocks_after, seconds, scale }
+            }
             false => Self { per_share: 0.0, blocks: line.blocks_after, seconds: kernel - line.floor, scale },
         };
         (row.per_share > 0.0 || row.blocks > 0.0).then_some(row)

@@ -1,16 +1,18 @@
 //! A performance model: estimates how long a kernel takes for a product, for products that have not been measured.
 //!
 //! ```text
-//! time  =  launch  +  max(waves · (steps · time of a step + fixed part), bytes / bandwidth)     the kernel
+//! time  =  launch  +  both(waves · (steps · time of a step + fixed part), bytes / bandwidth)    the kernel
 //!       +  launch  +  bytes of the partial results / bandwidth                                  with split-K
 //!       +  launch  +  bytes of the results, twice / bandwidth                                   where an epilogue is done after it
 //!       +  launches  +  bytes read and written / bandwidth                                      for each prepared operand
 //!       +  launch                                                                               where tiles may be repaired,
 //!                                                                                               or left to another kernel
 //!
-//! waves  =  ⌈blocks / (multiprocessors · blocks on each)⌉        steps  =  ⌈k / (K-step · splits)⌉
+//! waves  =  ⌈blocks / multiprocessors⌉ / blocks on each           steps  =  ⌈k / (K-step · splits)⌉
 //! ```
 //!
+//! A wave that is not full takes less than a full one, but more than its part, because a block that is alone waits for itself. Both are the longer of the
+//! two, or more where they take as long: ∛(x³ + y³).
 //! It is a roofline with the steps that tiles make in it. The first line is longer where operands are not aligned, and where elements
 //! of C are stored one by one. Where a block copies all that it computes with, copies and sums come one after the other instead of at the same time:
 //! bytes / bandwidth + waves · (fixed part + rounds · terms · time of a term). What it is for is the order of the candidates.
@@ -37,12 +39,13 @@ use gpu_kernels::gemm::tiles::TileShape;
 use crate::constants::{Constants, KernelConstants, Machine};
 use crate::description::Description;
 use crate::device_facts::{DeviceFacts, Processor};
-use crate::kernels::contract::Stores;
+use crate::kernels::contract::{Copying, Stores};
 use crate::kernels::{Family, KernelInfo, Scheme};
 use crate::order::Order;
+use crate::placement::Placement;
 
-/// How long a step takes of a block that has a multiprocessor for itself, as a part of what it takes among all that it has room for.
-const ALONE: f64 = 0.7;
+/// How long a block takes that has a multiprocessor for itself, as a part of what it takes among all that it has room for.
+const ALONE: f64 = 0.55;
 
 /// The blocks of a multiprocessor that keep the memory busy by reading alone.
 const BUSY: f64 = 1.2;
@@ -58,7 +61,8 @@ const PAIRS: f64 = 1.5;
 #[derive(Clone, Debug)]
 pub struct Features {
     kernel: &'static KernelInfo,
-    is_aligned: bool,
+    /// The part of what it loads that begins anywhere.
+    unaligned: f64,
     /// Whether all lines of A, or of B, are one.
     is_repeated: bool,
     /// Launches of the kernel.
@@ -84,12 +88,13 @@ pub struct Features {
 enum Work {
     /// Reads a matrix: so many times as many bytes as it has, on so large a part of the GPU.
     Vector { scattered: f64, filled: f64 },
-    /// Multiplies tiles, in so many steps of so many operations of all multiprocessors together.
-    Tiles { steps: f64, operations: f64, stored: Stored },
+    /// Multiplies tiles, in so many waves of so many steps of so many operations of all multiprocessors together.
+    Tiles { waves: f64, steps: f64, operations: f64, stored: Stored },
     /// Computes each sum by a thread.
     Sums { operations: f64, terms: f64 },
-    /// Copies what a block computes from and to memory as it lies, and computes in between: waves of so many operations of all threads.
-    Copies { operations: f64 },
+    /// Copies what a block computes from and to memory as it lies, and computes in between: waves of so many operations of all threads. So
+    /// many bytes are copied by several blocks, beside those of the first.
+    Copies { operations: f64, again: f64 },
 }
 
 /// Bytes of results that are stored apart from their neighbours.
@@ -136,7 +141,7 @@ pub(super) fn peak(machine: &Machine, scheme: Scheme) -> f64 {
 /// The time of a candidate on one GPU, as it depends on the constants of its kernel:
 ///
 /// ```text
-/// before  +  unaligned · (max(per_share / share + blocks · block, floor) + blocks_after · block + scattered)
+/// before  +  unaligned · (both(per_share / share + blocks · block, floor) + blocks_after · block + scattered)
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
@@ -157,8 +162,20 @@ pub(super) struct Line {
 impl Line {
     /// The time of the kernel, in seconds, for aligned operands.
     pub(super) fn kernel_seconds(&self, share: f64, block: f64) -> f64 {
-        (self.per_share / share + self.blocks * block).max(self.floor) + self.blocks_after * block + self.scattered
+        let busy = self.per_share / share + self.blocks * block;
+        both(busy, self.floor) + self.blocks_after * block + self.scattered
     }
+}
+
+/// How long two things take that go on at the same time: as the longer one where they differ much. Where they take as long, each waits for the other
+/// now and then, and together they take a quarter more.
+pub(super) fn both(one: f64, other: f64) -> f64 {
+    (one.powi(3) + other.powi(3)).cbrt()
+}
+
+/// How long what is done beside `other` takes by itself, if together they take so long: see [`both`].
+pub(super) fn beside(together: f64, other: f64) -> f64 {
+    (together.powi(3) - other.powi(3)).max(0.0).cbrt()
 }
 
 impl Features {
@@ -172,17 +189,26 @@ impl Features {
         self.kernel
     }
 
-    /// Whether lines of A and B begin at multiples of 16 bytes.
+    /// Whether what it loads begins at multiples of 16 bytes.
     pub fn is_aligned(&self) -> bool {
-        self.is_aligned
+        self.unaligned == 0.0
+    }
+
+    /// How many times as long the kernel takes as for aligned operands, where it takes `unaligned` times as long for those that begin anywhere.
+    pub(super) fn times(&self, unaligned: f64) -> f64 {
+        1.0 + (unaligned - 1.0) * self.unaligned
+    }
+
+    /// How many times as long it takes for operands that begin anywhere, where it takes so many times as long for these, and how much these say of that.
+    pub(super) fn of_unaligned(&self, times: f64) -> Option<(f64, f64)> {
+        (!self.is_aligned()).then(|| (1.0 + (times - 1.0) / self.unaligned, self.unaligned))
     }
 
     /// The time that the model estimates with these constants, in milliseconds.
     pub fn ms(&self, constants: &Constants) -> f64 {
         let KernelConstants { share_of_peak, block_seconds, unaligned } = kernel_constants(constants, self.kernel);
         let line = self.line(&constants.machine);
-        let multiply = line.kernel_seconds(share_of_peak, block_seconds);
-        let multiply = if self.is_aligned { multiply } else { multiply * unaligned };
+        let multiply = line.kernel_seconds(share_of_peak, block_seconds) * self.times(unaligned);
         let multiply = if self.is_repeated { multiply * self.kernel.performance.repeated } else { multiply };
         (line.before + multiply) * 1e3
     }
@@ -192,6 +218,8 @@ impl Features {
         let multiprocessors = f64::from(device.multiprocessors.max(1));
         let slots = multiprocessors * f64::from(resident_blocks(kernel, device));
         let blocks = kernel.blocks(product, splits) as f64;
+        let copying = kernel.contract.copying(product, device.multiprocessors);
+        let blocks = copying.map_or(blocks, |copying| copying.blocks as f64);
         let waves = (blocks / slots).ceil();
         let results = 4.0 * product.m as f64 * product.n as f64 * product.batch as f64;
         let stores = kernel.contract.stores();
@@ -208,13 +236,13 @@ impl Features {
             }
             (Family::Gemm, Some(tile)) => {
                 let steps = (product.terms() as f64 / f64::from(tile.k) / f64::from(splits)).ceil();
-                let operations = operations_of_step(kernel, tile, slots) * crowded(kernel, device, blocks / slots);
+                let operations = operations_of_step(kernel, tile, slots);
                 let stored = stored(candidate, stores, f64::from(splits) * results);
-                Work::Tiles { steps, operations, stored }
+                Work::Tiles { waves: busy_waves(kernel, device, blocks), steps, operations, stored }
             }
-            (Family::Gemm, None) if let Some(rounds) = kernel.contract.rounds(product, device.multiprocessors) => {
+            (Family::Gemm, None) if let Some(Copying { rounds, again, .. }) = copying => {
                 let operations = f64::from(rounds) * product.terms() as f64 * OPERATIONS_OF_A_ROUND * slots;
-                Work::Copies { operations }
+                Work::Copies { operations, again: 4.0 * again }
             }
             (Family::Gemm, None) => Work::Sums { operations: product.operations(), terms: product.terms() as f64 },
         };
@@ -228,7 +256,7 @@ impl Features {
         let repairs = candidate.fallback.is_some() || !candidate.tile_mask.is_empty();
         Self {
             kernel,
-            is_aligned: is_aligned(kernel, product),
+            unaligned: unaligned(candidate, copying),
             is_repeated: product.a.row_stride == 0 && product.m > 1 || product.b.col_stride == 0 && product.n > 1,
             launches: if kernel.contract.is_batched() { 1.0 } else { product.batch.max(1) as f64 },
             next_launches: (preparing + usize::from(is_reduced) + usize::from(repairs) + is_followed) as f64,
@@ -236,7 +264,7 @@ impl Features {
             partials: results_again + if is_reduced { results * (2.0 * partials + 1.0) } else { 0.0 },
             idle_waves: if candidate.fallback.is_some() { waves } else { 0.0 },
             traffic: product.traffic() / kernel.performance.of_bandwidth,
-            from_registers: if stores == Stores::Lines { 0.0 } else { results },
+            from_registers: if matches!(stores, Stores::WholeRows | Stores::Lines) { 0.0 } else { results },
             waves,
             work,
         }
@@ -262,7 +290,7 @@ impl Features {
                 blocks_after: 1.0,
                 scattered: 0.0,
             },
-            Work::Tiles { steps, operations, stored } => {
+            Work::Tiles { waves, steps, operations, stored } => {
                 let stored = match stored {
                     Stored::Apart(bytes) => bytes,
                     Stored::OneByOne(bytes) => machine.stored_one_by_one * bytes,
@@ -270,21 +298,21 @@ impl Features {
                 };
                 Line {
                     before,
-                    per_share: self.waves * steps * operations / rate,
-                    blocks: self.waves,
+                    per_share: waves * steps * operations / rate,
+                    blocks: waves,
                     floor: streaming,
                     blocks_after: 0.0,
                     scattered: stored / machine.bandwidth,
                 }
             }
             // What a block copies and what it computes wait for each other; of several on a multiprocessor, this hides little.
-            Work::Copies { operations } => Line {
+            Work::Copies { operations, again } => Line {
                 before,
                 per_share: self.waves * operations / rate,
                 blocks: self.waves,
                 floor: 0.0,
                 blocks_after: 0.0,
-                scattered: self.traffic / (machine.preparing_share * machine.bandwidth),
+                scattered: (self.traffic + again) / (machine.preparing_share * machine.bandwidth),
             },
             // A thread computes its sum alone, and waits for its terms.
             Work::Sums { operations, terms } => Line {
@@ -299,19 +327,36 @@ impl Features {
     }
 }
 
-/// Whether lines begin at multiples of 16 bytes, of those operands of which a kernel loads much: a vector, or the few columns of a narrow tile, are little
-/// beside A.
-fn is_aligned(kernel: &KernelInfo, product: &Description) -> bool {
-    let Description { m, k, batch, a, .. } = *product;
-    let is_narrow = kernel.tile.is_some_and(|tile| 4 * tile.n <= tile.m) || kernel.family() == Family::Gemv;
-    if is_narrow { a.fits_tensor_map(m, k, batch) } else { product.is_aligned() }
+/// The part of what a kernel loads whose lines begin anywhere; where they begin at multiples of 8 bytes, half of it counts, and twice as much where no elements
+/// are neighbours. Operands that are copied or packed first lie as they should.
+fn unaligned(candidate: &KernelCandidate, copying: Option<Copying>) -> f64 {
+    let KernelCandidate { ref product, kernel, ref preparations, .. } = *candidate;
+    let Description { m, n, k, batch, ref a, ref b, .. } = *product;
+    let [of_a, of_b] = match (kernel.tile, copying) {
+        (_, Some(Copying { one_by_one, .. })) => return if one_by_one { 1.0 } else { 0.0 },
+        // The vector is little beside the matrix.
+        (None, None) if kernel.family() == Family::Gemv => [1.0, 0.0],
+        (None, None) => [0.5, 0.5],
+        (Some(tile), None) => [tile.m, tile.n].map(|lines| f64::from(lines) / f64::from(tile.m + tile.n)),
+    };
+    let part = |preparation: &Preparation, it: &Placement, [rows, cols]: [usize; 2]| match preparation {
+        Preparation::Copied(_) | Preparation::Packed(_) => 0.0,
+        Preparation::InPlace if it.order().is_none() => 2.0,
+        Preparation::InPlace => match it.alignment_of_lines(rows, cols, batch) {
+            16.. => 0.0,
+            8.. => 0.5,
+            _ => 1.0,
+        },
+    };
+    of_a * part(&preparations[0], a, [m, k]) + of_b * part(&preparations[1], b, [k, n])
 }
 
 /// The bytes of results that a kernel with tiles stores apart from their neighbours. `results` are those of all splits.
 fn stored(candidate: &KernelCandidate, stores: Stores, results: f64) -> Stored {
     let KernelCandidate { ref product, kernel, .. } = *candidate;
     // Partial sums are row-major, and their rows begin at whole vectors. Where C is not, they are read by columns.
-    let by_lines = stores == Stores::RowsOrLines && product.c.order().is_some() && !candidate.is_divided();
+    let takes_columns = matches!(stores, Stores::RowsOrLines | Stores::Lines);
+    let by_lines = takes_columns && product.c.order().is_some() && !candidate.is_divided();
     if product.c.order() != Some(Order::RowMajor) && !by_lines {
         // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
         // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
@@ -326,7 +371,11 @@ fn stored(candidate: &KernelCandidate, stores: Stores, results: f64) -> Stored {
         (_, false) => (4, Stored::OneByOne(results)),
     };
     let lines_are_vectors = candidate.is_divided() || product.c.leading_dimension().is_multiple_of(width);
-    let in_vectors = stores == Stores::Lines || lines_are_vectors;
+    if stores == Stores::Lines && product.c.order() == Some(Order::ColumnMajor) && !candidate.is_divided() {
+        // A tile has a piece of many columns.
+        return Stored::Apart(results);
+    }
+    let in_vectors = matches!(stores, Stores::WholeRows | Stores::Lines) || lines_are_vectors;
     if in_vectors { Stored::Apart(0.0) } else { apart }
 }
 
@@ -354,12 +403,13 @@ pub(super) fn share(constants: &Constants, device: &DeviceFacts, kernel: &Kernel
     Share { blocks: tiles / f64::from(kernel.contract.tiles_of_a_block()), seconds, slots }
 }
 
-/// How long a step takes, as a part of what it takes where all blocks are there that can run at a time: fewer share multiprocessors with fewer others.
-fn crowded(kernel: &KernelInfo, device: &DeviceFacts, waves: f64) -> f64 {
-    match resident_blocks(kernel, device) {
-        1 => 1.0,
-        _ => ALONE + (1.0 - ALONE) * waves.min(1.0),
-    }
+/// How many full waves take as long as so many blocks, on the multiprocessor that has most of them: its last ones, which may be fewer than it has
+/// room for, share it with fewer others.
+fn busy_waves(kernel: &KernelInfo, device: &DeviceFacts, blocks: f64) -> f64 {
+    let resident = f64::from(resident_blocks(kernel, device));
+    let most = (blocks / f64::from(device.multiprocessors.max(1))).ceil();
+    let (whole, rest) = ((most / resident).floor(), most % resident);
+    if rest > 0.0 { whole + ALONE + (1.0 - ALONE) * rest / resident } else { whole }
 }
 
 /// The operations of a step of so many blocks together.
@@ -397,4 +447,21 @@ pub fn candidate_splits(kernel: &KernelInfo, device: &DeviceFacts, product: &Des
     candidates.sort_unstable();
     candidates.dedup();
     candidates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_at_the_same_time_takes_as_long_as_the_longer_or_a_little_more() {
+        assert!((both(3.0, 3.0) / 3.0 - 1.26).abs() < 0.001);
+        for (one, other) in [(1.0, 0.1), (0.1, 1.0), (1.0, 0.0)] {
+            assert!(both(one, other) >= 1.0 && both(one, other) < 1.001);
+        }
+        for (one, other) in [(2.0, 3.0), (3.0, 2.0), (5.0, 0.0)] {
+            assert!((beside(both(one, other), other) - one).abs() < 1e-12);
+        }
+        assert_eq!(beside(1.0, 2.0), 0.0);
+    }
 }

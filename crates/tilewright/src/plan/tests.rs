@@ -1,4 +1,4 @@
-//! A test kernel that the registry does not have is planned and run by its contract alone.
+//! A test kernel that the registry does not have is planned and run by its contract alone; what the model counts, by estimates of kernels that there are.
 
 use cuda_std::executor::Checks;
 use gpu_kernels::Matrix;
@@ -149,4 +149,83 @@ fn a_contract_is_all_that_a_run_needs() {
         let reduction = if splits > 1 { &["gemm_split_reduction_fp32"][..] } else { &[] };
         assert_eq!(kernels, [&["matrix_copy_fp32", "gemm_naive_2d_fp32"], reduction].concat());
     }
+}
+
+/// What the model estimates for a kernel on an H200, undivided, in milliseconds.
+fn estimated(kernel: &str, [m, n, k]: [usize; 3], [a, b, c]: [Placement; 3]) -> f64 {
+    let gpu = DeviceFacts::of_gpu("NVIDIA H200", (9, 0), 132, 141 << 30);
+    let product = Description::new(Sizes { m, n, k }, 1, a, b, c).unwrap().with_factors(1.0, 0.0);
+    let kernel = crate::kernels::find(kernel).unwrap();
+    let plan = plan(&gpu, &product, &Options { splits: Some(1), ..Options::from(kernel) }).unwrap();
+    plan.explanation().estimated_ms.unwrap()
+}
+
+#[test]
+fn a_last_wave_of_few_blocks_takes_less_than_a_full_one_and_more_than_its_part() {
+    // A multiprocessor has three blocks.
+    let time = |blocks: usize| {
+        let placed = [Placement::row_major(4096), Placement::row_major(64), Placement::row_major(64)];
+        estimated("gemm_wgmma_64x64_k32_nn_fp32_3xtf32", [64 * blocks, 64, 4096], placed)
+    };
+    let wave = time(2 * 396) - time(396);
+    for (blocks, least, most) in [(1, 0.5, 0.7), (132, 0.5, 0.7), (133, 0.7, 0.9), (265, 0.95, 1.0)] {
+        let part = (time(396 + blocks) - time(396)) / wave;
+        assert!(part > least && part < most, "{blocks} blocks take {part:.2} of what a wave takes");
+    }
+}
+
+#[test]
+fn unaligned_operands_count_by_what_a_tile_has_of_them() {
+    let time = |kernel: &str, a: usize, b: usize| {
+        let placed = [Placement::row_major(a), Placement::row_major(b), Placement::row_major(1024)];
+        estimated(kernel, [1024, 1024, 1024], placed)
+    };
+    let square = |a, b| time("gemm_wgmma_64x64_nn_fp32_3xtf32", a, b);
+    // Lines at multiples of 16, 8 and 4 bytes.
+    let [aligned, of_eight, of_four, both] =
+        [square(1024, 1024), square(1026, 1024), square(1025, 1024), square(1025, 1025)];
+    assert!(aligned < of_eight && of_eight < of_four && of_four < both, "{aligned} {of_eight} {of_four} {both}");
+    assert!((square(1024, 1025) - of_four).abs() < 1e-9 * of_four);
+    // A tile has 64 rows of A and 16 columns of B.
+    let narrow =
+        |a, b| time("gemm_wgmma_64x16_nn_fp32_3xtf32", a, b) - time("gemm_wgmma_64x16_nn_fp32_3xtf32", 1024, 1024);
+    let (of_a, of_b) = (narrow(1025, 1024), narrow(1024, 1025));
+    assert!((of_a / of_b - 4.0).abs() < 0.01, "{of_a} {of_b}");
+    // What is copied first is not.
+    let copied = "gemm_wgmma_nn_fp32_3xtf32";
+    assert!((time(copied, 1025, 1024) - time(copied, 1026, 1024)).abs() < 1e-9);
+}
+
+#[test]
+fn operands_without_neighbours_are_slower_to_read_than_any_others() {
+    let time = |row_stride, col_stride| {
+        let a = Placement { row_stride, col_stride, batch_stride: 0, alignment: 256 };
+        let placed = [a, Placement::row_major(512), Placement::row_major(512)];
+        estimated("gemm_sliced_32x32_fp32_3xtf32", [512, 512, 512], placed)
+    };
+    let [aligned, unaligned, spread] = [time(512, 1), time(513, 1), time(1024, 2)];
+    assert!(aligned < unaligned && unaligned < spread, "{aligned} {unaligned} {spread}");
+}
+
+#[test]
+fn blocks_that_copy_the_same_pay_for_it_each() {
+    // 479 blocks copy all of B, 18 KB for six terms more: 8.6 MB, of which the memory has 64 KB.
+    let (m, n) = (1916, 752);
+    let time = |k| {
+        let placed = [Placement::column_major(m), Placement::row_major(n), Placement::row_major(n)];
+        estimated("gemm_whole_rows_fp32", [m, n, k], placed)
+    };
+    let [few, many] = [time(1), time(7)];
+    assert!(many - few > 2e-3, "{few} {many}");
+}
+
+#[test]
+fn lines_of_results_may_be_columns() {
+    // Computed as its transpose, whose results lie by columns; and as it is, by rows.
+    let (m, n, k) = (241_616, 16, 84);
+    let by_columns = [Placement::column_major(m), Placement::row_major(n), Placement::column_major(m)];
+    let by_rows = [Placement::column_major(m), Placement::row_major(n), Placement::row_major(n)];
+    let [by_columns, by_rows] =
+        [by_columns, by_rows].map(|it| estimated("gemm_wgmma_64x16_tn_fp32_3xtf32", [m, n, k], it));
+    assert!(by_columns > by_rows && by_columns < 1.25 * by_rows, "{by_columns} {by_rows}");
 }
