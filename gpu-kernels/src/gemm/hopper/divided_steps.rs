@@ -305,8 +305,8 @@ unsafe fn store_sums<const PARTS: u32>(tile: &Tile<'_>, accumulators: &[f32; ACC
         let lines = SumLines { are_columns: sums.by_columns, count: LINES, length: LINES };
         // Four loads of 128 threads divide the lines, those of 384 do not.
         match PARTS {
-            1 => lines.store::<4>(tile, [tile.row, tile.col], threads, &sums),
-            _ => lines.store::<1>(tile, [tile.row, tile.col], threads, &sums),
+            1 => lines.store::<4, true>(tile, [tile.row, tile.col], threads, &sums),
+            _ => lines.store::<1, true>(tile, [tile.row, tile.col], threads, &sums),
         }
     }
 }

@@ -519,8 +519,8 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
             unsafe {
                 // (Accumulators of fp64 leave no registers for four loads.)
                 match size_of::<S>() {
-                    4 => lines.store::<4>(tile, [row, col], threads, &StagedSums { shared, warp }),
-                    _ => lines.store::<1>(tile, [row, col], threads, &StagedSums { shared, warp }),
+                    4 => lines.store::<4, true>(tile, [row, col], threads, &StagedSums { shared, warp }),
+                    _ => lines.store::<1, true>(tile, [row, col], threads, &StagedSums { shared, warp }),
                 }
                 if block + 1 < Self::BLOCKS as u32 {
                     warp::sync_warp(warp::ALL_LANES);
