@@ -266,7 +266,7 @@ fn device_of_run(schedules: Schedules, run: u64) -> Result<Device, Error> {
 
 /// What is wrong with a case, and the schedules that show it again.
 struct Wrong {
-    error: Error,
+    error: Box<Error>,
     again: Schedules,
 }
 
@@ -279,7 +279,7 @@ fn case_with_schedules(
     schedules: Schedules,
 ) -> Case {
     let text = sizes.to_string();
-    let with_first = |error| Wrong { error, again: Schedules { count: 1, ..schedules } };
+    let with_first = |error| Wrong { error: Box::new(error), again: Schedules { count: 1, ..schedules } };
     let result = Runs::new(operation, sizes.clone(), seed)
         .map_err(with_first)
         .and_then(|runs| run_schedules(runs, devices, schedules))
@@ -288,7 +288,7 @@ fn case_with_schedules(
         });
     match result {
         Ok(accuracy) => Case::of(text, Ok(accuracy)),
-        Err(Wrong { error, again }) => Case { schedules: Some(again), ..Case::of(text, Err(error)) },
+        Err(Wrong { error, again }) => Case { schedules: Some(again), ..Case::of(text, Err(*error)) },
     }
 }
 
@@ -299,7 +299,7 @@ fn run_schedules(mut runs: Runs<'_>, devices: &[Device], schedules: Schedules) -
         let device = match devices.get(run as usize) {
             Some(device) => device,
             None => {
-                let with_first = |error| Wrong { error, again: Schedules { count: 1, ..schedules } };
+                let with_first = |error| Wrong { error: Box::new(error), again: Schedules { count: 1, ..schedules } };
                 own = device_of_run(schedules, run).map_err(with_first)?;
                 &own
             }
@@ -324,7 +324,7 @@ fn wrong_in_run(trial: &Trial<'_>, schedules: Schedules, run: u64, error: Error)
         Error::Varies { .. } => Schedules { count: run + 1, ..schedules },
         _ => own,
     };
-    Wrong { error, again }
+    Wrong { error: Box::new(error), again }
 }
 
 /// One case, with the limits of each set of compute capabilities that offers less than 9.0.

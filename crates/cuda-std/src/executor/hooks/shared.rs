@@ -22,11 +22,11 @@ use crate::atomic::Place;
 use crate::shared::SharedArray;
 use crate::{Element, TileSwizzle};
 
+use notes::{enter_read, note_read_of, note_write_of};
 pub(in super::super) use notes::{
     note_atomic, note_atomic_store, note_barrier_use, note_pending_load, note_pending_write, note_read, note_write,
     require_no_write_since,
 };
-use notes::{enter_read, note_read_of, note_write_of};
 
 /// Element `index` of a static array, as the running block has it.
 #[inline(always)]

@@ -17,13 +17,22 @@ use crate::atomic::Scope;
 
 /// Enters a read into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
-pub(in super::super::super) fn note_read(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
+pub(in super::super::super) fn note_read(
+    array: &'static SharedIdentity,
+    word: usize,
+    location: &'static Location<'static>,
+) {
     note_read_of(array, word, WordBytes::ALL, location);
 }
 
 /// Enters a read of these bytes of a word into the shadow. The word is inside the array, which has keys.
 #[inline]
-pub(super) fn note_read_of(array: &'static SharedIdentity, word: usize, bytes: WordBytes, location: &'static Location<'static>) {
+pub(super) fn note_read_of(
+    array: &'static SharedIdentity,
+    word: usize,
+    bytes: WordBytes,
+    location: &'static Location<'static>,
+) {
     let context = current();
     if ptr::eq(array, &DYNAMIC) {
         require_no_barrier(context, context, word..word + 1, AccessKind::Read, location);
@@ -61,7 +70,11 @@ pub(super) fn enter_read(
 
 /// Enters a write into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
-pub(in super::super::super) fn note_write(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
+pub(in super::super::super) fn note_write(
+    array: &'static SharedIdentity,
+    word: usize,
+    location: &'static Location<'static>,
+) {
     note_write_of(array, word, WordBytes::ALL, location, false);
 }
 
@@ -90,7 +103,11 @@ pub(super) fn note_write_of(
 
 /// Enters an atomic operation into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
-pub(in super::super::super) fn note_atomic(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) {
+pub(in super::super::super) fn note_atomic(
+    array: &'static SharedIdentity,
+    word: usize,
+    location: &'static Location<'static>,
+) {
     if enter_atomic(array, word, location) == Content::Unwritten {
         unwritten(array, word * WORD, location);
     }
