@@ -1,7 +1,7 @@
 //! The pass of the link step: LLVM's textual IR.
 
 // Only the link step uses it.
-#[allow(dead_code, unreachable_pub, unused_imports, reason = "the builder uses the rest, and exports some of it")]
+#[allow(dead_code, unreachable_pub, reason = "the builder uses the rest, and exports some of it")]
 #[path = "../../crates/cuda-builder/src/pass/mod.rs"]
 mod pass;
 

@@ -59,7 +59,8 @@ pub fn rms_norm_fp32(
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::RMS_NORM;
 
-/// What the kernel is for. No GPU sees this.
+/// The operation as the host sees it: rows and columns, x and the weights as inputs, y as output, the launch, and each row in f64 with a bound for
+/// each element. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use alloc::{vec, vec::Vec};

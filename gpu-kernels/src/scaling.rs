@@ -357,7 +357,8 @@ impl crate::Grid for matrix_scaling_fp32<'_> {
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::SCALE;
 
-/// What the kernel is for. No GPU sees this.
+/// The operation as the host sees it: how many matrices of which rows and columns, the matrices and both diagonals as inputs, the launch, and the
+/// three multiplications of each element, rounded as the kernel rounds them: it has to have the same bits. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use alloc::{vec, vec::Vec};

@@ -46,12 +46,11 @@ enum Action {
     Skip(String),
 }
 
-/// A step that runs beside others.
-struct Begun {
-    /// Its place among the results.
-    place: usize,
-    step: &'static str,
-    ends: JoinHandle<(anyhow::Result<()>, String, Duration)>,
+/// How far a step is when the next one begins.
+enum Progress {
+    Ended(Outcome, Duration),
+    /// It runs beside those that follow: what will have come of it, what it has written, and how long it took.
+    Beside(JoinHandle<(anyhow::Result<()>, String, Duration)>),
 }
 
 const STEPS: &[Step] = &[
@@ -92,37 +91,27 @@ const STEPS: &[Step] = &[
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let mut results = Vec::new();
-    let mut begun = Vec::new();
+    let mut steps = Vec::new();
     for step in STEPS.iter().filter(|step| !(arguments.quick && step.thorough)) {
         println!("\n==> {}", step.name);
         let start = Instant::now();
-        let outcome = match (step.action)(arguments) {
-            Action::Task(words) => carry_out(&words).into(),
-            Action::Run(command) => execute(command).into(),
+        let ended = |outcome| Progress::Ended(outcome, start.elapsed());
+        let progress = match (step.action)(arguments) {
+            Action::Task(words) => ended(carry_out(&words).into()),
+            Action::Run(command) => ended(execute(command).into()),
             Action::Beside(words) => {
-                begun.push(Begun {
-                    place: results.len(),
-                    step: step.name,
-                    ends: thread::spawn(move || beside(&words)),
-                });
                 println!("begun, beside what follows");
-                Outcome::Passed
+                Progress::Beside(thread::spawn(move || beside(&words)))
             }
             Action::Skip(why) => {
                 println!("skipped: {why}");
-                Outcome::Skipped(why)
+                ended(Outcome::Skipped(why))
             }
         };
         println!("<== {} took {}", step.name, seconds(start.elapsed()));
-        results.push((step.name, outcome, start.elapsed()));
+        steps.push((step.name, progress));
     }
-    for Begun { place, step, ends } in begun {
-        let (result, output, time) = ends.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        println!("\n==> {step}, which ran beside others\n{}", output.trim_end());
-        results[place] = (step, Outcome::from(result), time);
-        println!("<== {step} took {}", seconds(time));
-    }
+    let results: Vec<_> = steps.into_iter().map(|(name, progress)| result(name, progress)).collect();
 
     let mut rows = table(["step", "result", "time"]);
     for (name, outcome, time) in &results {
@@ -142,6 +131,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         })
         .collect();
     if failures.is_empty() { Ok(()) } else { bail!("failed:\n{}", failures.join("\n")) }
+}
+
+/// What has come of a step, and how long it took, when it has ended.
+fn result(step: &'static str, progress: Progress) -> (&'static str, Outcome, Duration) {
+    match progress {
+        Progress::Ended(outcome, time) => (step, outcome, time),
+        Progress::Beside(ends) => {
+            let (result, output, time) = ends.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            println!("\n==> {step}, which ran beside others\n{}", output.trim_end());
+            let outcome = Outcome::from(result);
+            println!("<== {step} took {}", seconds(time));
+            (step, outcome, time)
+        }
+    }
 }
 
 impl From<anyhow::Result<()>> for Outcome {

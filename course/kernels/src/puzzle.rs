@@ -1,5 +1,5 @@
 //! What a puzzle is: an operation, the fault that its blank has before it is filled, and what a
-//! good solution costs. No GPU sees this.
+//! good solution costs. It is compiled for the host only.
 
 use kernel_trace::Trace;
 use testkit::Operation;

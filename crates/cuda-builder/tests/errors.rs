@@ -169,6 +169,28 @@ fn functions_call_themselves_only_where_there_is_a_stack() {
     assert!(built.modules[0].kernels.iter().all(|kernel| kernel.allows_local && kernel.ptx.contains("call.uni")));
 }
 
+/// So whether functions call themselves in the source does not say whether a kernel needs a stack: the executor, which knows the source alone,
+/// cannot ask for one.
+#[test]
+fn a_recursion_that_llvm_makes_a_loop_of_needs_no_stack() {
+    let source = "#![cfg_attr(target_arch = \"nvptx64\", no_std)]
+use cuda_std::prelude::*;
+#[inline(never)]
+fn divisor(x: u32, y: u32) -> u32 {
+    if y == 0 { x } else { divisor(y, x % y) }
+}
+#[kernel(block = 32)]
+pub fn divides(x: DisjointSlice<'_, u32>) {
+    if let Some(x) = x.own() {
+        x.set(divisor(x.get(), 360));
+    }
+}
+";
+    let built = builder(&write_crate("errors", "loop", source, "")).build().unwrap();
+    let [kernel] = &built.modules[0].kernels[..] else { panic!("one kernel") };
+    assert!(kernel.name == "divides" && kernel.ptx.contains("rem.u32"), "{}", kernel.ptx);
+}
+
 #[test]
 fn what_a_compute_capability_lacks_is_refused_with_its_line() {
     let body = "let _ = a;\ny.set_unchecked(i, b + u64::from(cuda_std::cluster::rank()));";

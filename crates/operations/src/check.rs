@@ -264,6 +264,12 @@ fn device_of_run(schedules: Schedules, run: u64) -> Result<Device, Error> {
     Ok(Device::with_executor(executor(checks)?.schedule(schedules.of_run(run))))
 }
 
+/// What is wrong with a case, and the schedules that show it again.
+struct Wrong {
+    error: Box<Error>,
+    again: Schedules,
+}
+
 /// One case; `devices` are those of the first runs.
 fn case_with_schedules(
     operation: &dyn Operation,
@@ -273,46 +279,61 @@ fn case_with_schedules(
     schedules: Schedules,
 ) -> Case {
     let text = sizes.to_string();
-    // The run that shows it, and the first one, if it takes both.
-    let mut again = Schedules { count: 1, ..schedules };
-    let mut all_runs = || {
-        let mut runs = Runs::new(operation, sizes.clone(), seed)?;
-        for run in 0..schedules.count.max(RUNS) {
-            let own;
-            let device = match devices.get(run as usize) {
-                Some(device) => device,
-                None => {
-                    own = device_of_run(schedules, run)?;
-                    &own
-                }
-            };
-            let [one, other] = [0, run].map(|run| schedules.of_run(run));
-            let beside = || format!("in runs 1 and {}, with schedules {one} and {other}", run + 1);
-            if let Err(error) = runs.run(device, beside) {
-                // What was there for the bits alone may say more with all checks.
-                let checked = Schedules { first: other, count: 1 };
-                let error = match run >= schedules.count {
-                    true => runs.trial.run(&device_of_run(checked, 0)?).err().unwrap_or(error),
-                    false => error,
-                };
-                again = match error {
-                    Error::Varies { .. } if run < RUNS => again,
-                    Error::Varies { .. } => Schedules { count: run + 1, ..again },
-                    _ => checked,
-                };
-                return Err(error);
+    let with_first = |error| Wrong { error: Box::new(error), again: Schedules { count: 1, ..schedules } };
+    let result = Runs::new(operation, sizes.clone(), seed)
+        .map_err(with_first)
+        .and_then(|runs| run_schedules(runs, devices, schedules))
+        .and_then(|accuracy| {
+            run_with_lesser_limits(operation, sizes, seed, schedules.first).map(|()| accuracy).map_err(with_first)
+        });
+    match result {
+        Ok(accuracy) => Case::of(text, Ok(accuracy)),
+        Err(Wrong { error, again }) => Case { schedules: Some(again), ..Case::of(text, Err(*error)) },
+    }
+}
+
+/// All runs of a case, each with the next schedule.
+fn run_schedules(mut runs: Runs<'_>, devices: &[Device], schedules: Schedules) -> Result<Accuracy, Wrong> {
+    for run in 0..schedules.count.max(RUNS) {
+        let own;
+        let device = match devices.get(run as usize) {
+            Some(device) => device,
+            None => {
+                let with_first = |error| Wrong { error: Box::new(error), again: Schedules { count: 1, ..schedules } };
+                own = device_of_run(schedules, run).map_err(with_first)?;
+                &own
             }
-        }
-        for (capability, limits) in lesser_limits() {
-            if let Err(error) = run_with_limits(operation, sizes.clone(), seed, limits, schedules.first) {
-                return Err(Error::OnCapability { capability: capability.to_string(), source: Box::new(error) });
-            }
-        }
-        Ok(runs.accuracy)
+        };
+        let [one, other] = [0, run].map(|run| schedules.of_run(run));
+        let beside = || format!("in runs 1 and {}, with schedules {one} and {other}", run + 1);
+        runs.run(device, beside).map_err(|error| wrong_in_run(&runs.trial, schedules, run, error))?;
+    }
+    Ok(runs.accuracy)
+}
+
+/// What is wrong in a run, counted from 0. One that was there for the bits alone may say more with all checks, and so is made again.
+fn wrong_in_run(trial: &Trial<'_>, schedules: Schedules, run: u64, error: Error) -> Wrong {
+    let own = Schedules { first: schedules.of_run(run), count: 1 };
+    let error = match run >= schedules.count {
+        true => device_of_run(own, 0).and_then(|device| trial.run(&device)).err().unwrap_or(error),
+        false => error,
     };
-    let result = all_runs();
-    let schedules = result.is_err().then_some(again);
-    Case { schedules, ..Case::of(text, result) }
+    let again = match error {
+        // It takes this run and the first one. There are always as many as this.
+        Error::Varies { .. } if run < RUNS => Schedules { count: 1, ..schedules },
+        Error::Varies { .. } => Schedules { count: run + 1, ..schedules },
+        _ => own,
+    };
+    Wrong { error: Box::new(error), again }
+}
+
+/// One case, with the limits of each set of compute capabilities that offers less than 9.0.
+fn run_with_lesser_limits(operation: &dyn Operation, sizes: Sizes, seed: u64, schedule: u64) -> Result<(), Error> {
+    for (capability, limits) in lesser_limits() {
+        run_with_limits(operation, sizes.clone(), seed, limits, schedule)
+            .map_err(|error| Error::OnCapability { capability: capability.to_string(), source: Box::new(error) })?;
+    }
+    Ok(())
 }
 
 /// The compute capabilities that refuse other launches than 9.0 does; one for each set of limits.

@@ -2,12 +2,16 @@
 
 #[path = "../../cuda-driver/tests/driver/fake_library.rs"]
 mod fake_library;
+#[path = "../../workbench/tests/repository/mod.rs"]
+mod repository;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use repository::target;
 
 /// The crates in `examples`, and `gpu-kernels/patterns`.
 fn examples() -> Vec<PathBuf> {
@@ -19,11 +23,6 @@ fn examples() -> Vec<PathBuf> {
     assert!(!examples.is_empty(), "{} has no example", directory.display());
     examples.push(root.join("gpu-kernels/patterns"));
     examples
-}
-
-/// The target directory of the repository: most of what an example depends on has been compiled there.
-fn target() -> &'static Path {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
 }
 
 /// Runs cargo in an example. The committed lock file is right.

@@ -1,20 +1,18 @@
 //! `cargo tilewright inspect` on kernels of this repository, whose output the book shows, and on a crate that `new` writes.
 
+mod repository;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use cuda_builder::inspect::CudaTool;
 use cuda_builder::toolchain::Toolchain;
+use repository::target;
 use serde_json::Value;
 
 fn root() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
-}
-
-/// The target directory of the repository: most of what a program depends on has been compiled there.
-fn target() -> &'static Path {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
 }
 
 fn tilewright(directory: &Path, arguments: &[&str]) -> Command {

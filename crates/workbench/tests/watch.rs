@@ -1,16 +1,14 @@
 //! `cargo tilewright watch` on a crate that `new` writes: everything that a kernel's author may save.
 
+mod repository;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use repository::target;
 use serde_json::Value;
-
-/// The target directory of the repository: most of what a program depends on has been compiled there.
-fn target() -> &'static Path {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
-}
 
 fn tilewright(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-tilewright"));

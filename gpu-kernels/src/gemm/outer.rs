@@ -169,38 +169,44 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS
             }
             sums
         };
-        let mut row = first_row;
+        // Rows behind the last one of the tile are another block's.
+        let row_of_c = |row| if row < Self::TILE.m { tile.row + row } else { u32::MAX };
+        let sums_of_row = |row: u32| sums_of(row.min(Self::TILE.m - 1));
         // SAFETY: each thread has rows and columns of its own; neighbours begin at a multiple of their number.
         unsafe {
-            if !tile.overwrites() {
-                // Rows behind the last one of the tile are another block's.
-                let row_of_c = |row| if row < Self::TILE.m { tile.row + row } else { u32::MAX };
-                let sums_of = |row: u32| sums_of(row.min(Self::TILE.m - 1));
-                while Self::NEIGHBOURS && row < Self::TILE.m {
-                    let rows: [u32; TOGETHER] = core::array::from_fn(|i| row + i as u32 * Self::GROUPS);
-                    tile.epilogue_rows::<COLUMNS, TOGETHER>(rows.map(row_of_c), col, rows.map(sums_of));
-                    row = hint::keep_rolled(row + TOGETHER as u32 * Self::GROUPS);
-                }
-                while row < Self::TILE.m {
-                    let rows = [row, row + Self::GROUPS];
-                    let sums = rows.map(sums_of);
-                    let (of, column) = (|i: usize| i / COLUMNS, |i: usize| i % COLUMNS);
-                    let place = |i| [row_of_c(rows[of(i)]), col + column(i) as u32 * Self::DISTANCE];
-                    let sums = core::array::from_fn(|i| [sums[of(i)][column(i)]]);
-                    tile.blend::<1, OF_TWO_ROWS>(core::array::from_fn(place), sums, true);
-                    row = hint::keep_rolled(row + 2 * Self::GROUPS);
-                }
-            } else {
-                while row < Self::TILE.m {
+            if tile.overwrites() {
+                Self::for_rows::<1>(first_row, |[row]| {
                     let (row_of_c, sums) = (tile.row + row, sums_of(row));
                     if Self::NEIGHBOURS {
                         tile.epilogue::<COLUMNS>(row_of_c, col, sums);
                     } else {
                         tile.epilogue_groups::<1, COLUMNS>(row_of_c, col, Self::DISTANCE, sums.map(|sum| [sum]));
                     }
-                    row = hint::keep_rolled(row + Self::GROUPS);
-                }
+                });
+            } else if Self::NEIGHBOURS {
+                Self::for_rows::<TOGETHER>(first_row, |rows| {
+                    tile.epilogue_rows::<COLUMNS, TOGETHER>(rows.map(row_of_c), col, rows.map(sums_of_row));
+                });
+            } else {
+                Self::for_rows::<2>(first_row, |rows| {
+                    let sums = rows.map(sums_of_row);
+                    let (of, column) = (|i: usize| i / COLUMNS, |i: usize| i % COLUMNS);
+                    let place = |i| [row_of_c(rows[of(i)]), col + column(i) as u32 * Self::DISTANCE];
+                    let sums = core::array::from_fn(|i| [sums[of(i)][column(i)]]);
+                    tile.blend::<1, OF_TWO_ROWS>(core::array::from_fn(place), sums, true);
+                });
             }
+        }
+    }
+
+    /// Hands out this thread's rows of the tile, from its first one on, `AT_ONCE` at a time, of which all but the first may lie behind the tile's
+    /// last row.
+    #[inline(always)]
+    fn for_rows<const AT_ONCE: usize>(first: u32, mut visit: impl FnMut([u32; AT_ONCE])) {
+        let mut row = first;
+        while row < Self::TILE.m {
+            visit(core::array::from_fn(|i| row + i as u32 * Self::GROUPS));
+            row = hint::keep_rolled(row + AT_ONCE as u32 * Self::GROUPS);
         }
     }
 

@@ -66,48 +66,14 @@ pub(crate) struct SumLines {
 
 impl SumLines {
     /// The epilogue of the lines, of which (`row`, `col`) of C has the first sum. Every thread loads `LOADS` vectors or elements, 1 or 4, before it
-    /// stores the first of them.
-    ///
-    /// # Safety
-    /// As for [`SumLines::overwrite`].
-    #[inline(always)]
-    #[track_caller]
-    pub(crate) unsafe fn store<const LOADS: usize>(
-        self,
-        tile: &Tile<'_>,
-        first: [u32; 2],
-        threads: Together,
-        sums: &impl SumsByLines,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { self.store_lines::<LOADS, true>(tile, first, threads, sums) }
-    }
-
-    /// The same of a tile that [overwrites](Tile::overwrites) C: for kernels that have no registers for what C was.
+    /// stores the first of them. Without `BLENDS`, the tile [overwrites](Tile::overwrites) C: for kernels that have no registers for what C was.
     ///
     /// # Safety
     /// All of the threads come here, with the same arguments; the sums can be [read](SumsByLines::sums), and with four loads, so many lines as that
     /// takes at a time divide the lines. A line has no more elements than the threads load at a time. No other thread accesses these elements of C. `row` and `col` are multiples of 4.
     #[inline(always)]
     #[track_caller]
-    pub(crate) unsafe fn overwrite<const LOADS: usize>(
-        self,
-        tile: &Tile<'_>,
-        first: [u32; 2],
-        threads: Together,
-        sums: &impl SumsByLines,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { self.store_lines::<LOADS, false>(tile, first, threads, sums) }
-    }
-
-    /// Both; `BLENDS` says whether C may be read.
-    ///
-    /// # Safety
-    /// As for [`SumLines::overwrite`].
-    #[inline(always)]
-    #[track_caller]
-    unsafe fn store_lines<const LOADS: usize, const BLENDS: bool>(
+    pub(crate) unsafe fn store<const LOADS: usize, const BLENDS: bool>(
         self,
         tile: &Tile<'_>,
         [row, col]: [u32; 2],
@@ -133,7 +99,7 @@ impl SumLines {
     /// Stores lines of C, which are the rows of `c`, by vectors of `N` elements.
     ///
     /// # Safety
-    /// As for [`SumLines::overwrite`]; neighbours in lines of C are neighbours in memory, and vectors of `N` of them are aligned.
+    /// As for [`SumLines::store`]; neighbours in lines of C are neighbours in memory, and vectors of `N` of them are aligned.
     #[inline(always)]
     #[track_caller]
     unsafe fn store_vectors<const N: usize, const LOADS: usize, const BLENDS: bool>(
@@ -226,7 +192,7 @@ impl SumLines {
     /// Stores elements that may have any distance.
     ///
     /// # Safety
-    /// As for [`SumLines::overwrite`].
+    /// As for [`SumLines::store`].
     #[inline(always)]
     #[track_caller]
     unsafe fn store_any(self, tile: &Tile<'_>, [line, at]: [u32; 2], threads: Together, sums: &impl SumsByLines) {

@@ -1,4 +1,5 @@
-//! What kernels of this module are for: copies, and operands rounded to 16 bits. No GPU sees this.
+//! Copies that transpose, and operands rounded to 16 bits, as the host sees them: test cases, inputs, the launch, and each element as it has to come
+//! out. It is compiled for the host only.
 
 use alloc::{vec, vec::Vec};
 

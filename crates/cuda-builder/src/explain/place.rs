@@ -6,7 +6,9 @@ use std::path::Path;
 use super::lines::Lines;
 use super::{each_instruction, readable};
 use crate::inspect::has_opcode;
-use crate::pass::{assembly, global_names, is_of_argument};
+use crate::pass::arguments::is_of_argument;
+use crate::pass::convergence::assembly;
+use crate::pass::global_names;
 
 /// Where in Rust a function first accesses memory through a pointer to no certain memory, and whether that is one of its arguments or comes
 /// from one.

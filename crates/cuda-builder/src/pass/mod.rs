@@ -39,8 +39,8 @@
 //! The pass reads line by line, which LLVM's printer makes possible: one definition or instruction per line. What has a
 //! mark but not a known shape is an error, so that no mark is ever lost in silence.
 
-mod arguments;
-mod convergence;
+pub(crate) mod arguments;
+pub(crate) mod convergence;
 mod copies;
 mod entry;
 mod ir;
@@ -53,8 +53,7 @@ use std::collections::{HashMap, HashSet};
 use rustc_demangle::demangle;
 
 use crate::Arch;
-pub(crate) use arguments::is_of_argument;
-pub(crate) use convergence::{assembly, mark_convergent};
+pub(crate) use convergence::mark_convergent;
 pub(crate) use copies::copied;
 pub(crate) use entry::Entry;
 use ir::Variable;

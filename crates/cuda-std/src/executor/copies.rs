@@ -22,7 +22,7 @@ use super::costs::CostKind;
 use super::fault::{AccessKind, FaultKind};
 use super::hooks::{dynamic_words, note_pending_write, note_write, require_no_write_since, words_to_access};
 use super::identity::DYNAMIC;
-use super::shared_memory::{POISON, WORD};
+use super::shared_memory::{POISON, WORD, bytes_of};
 use super::steps::{Memory, StepKind};
 
 /// The copies of one thread that have not taken place.
@@ -68,7 +68,7 @@ pub(crate) fn copy_to_shared(
     let mut copies = context.details().copies.take();
     let group = copies.committed;
     context.note_step(StepKind::AsyncCopy, location, |note, steps| {
-        let bytes = core::iter::once(target.start * WORD..target.end * WORD);
+        let bytes = core::iter::once(bytes_of(&target));
         note.at(steps, Memory::Shared(&DYNAMIC), bytes).phase(group)
     });
     copies.pending.push(Copy { source, source_bytes, target, group, location });
@@ -98,7 +98,7 @@ pub(crate) fn wait_for_copies(latest: u64) {
     // Copies stand in the order of their groups.
     let covered = copies.pending.iter().take_while(|copy| copy.group < end).count();
     context.note_step(StepKind::AsyncCopyWait, Location::caller(), |note, steps| {
-        let there = copies.pending[..covered].iter().map(|copy| copy.target.start * WORD..copy.target.end * WORD);
+        let there = copies.pending[..covered].iter().map(|copy| bytes_of(&copy.target));
         note.at(steps, Memory::Shared(&DYNAMIC), there).phase(end).until_under_way(latest)
     });
     for Copy { source, source_bytes, target, location, .. } in copies.pending.drain(..covered) {

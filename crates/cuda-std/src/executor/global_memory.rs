@@ -35,7 +35,7 @@ use super::context::{Context, current};
 use super::costs::CostKind;
 use super::fault::{AccessKind, FaultKind};
 use super::known::Carried;
-use super::shared_memory::WORD;
+use super::shared_memory::{WORD, words_of};
 use super::spins;
 use super::unwritten::{Allocation, Allocations};
 use crate::ViewAccess;
@@ -256,7 +256,7 @@ impl Context<'_> {
             let key = page.keys[word].load(Ordering::Relaxed);
             key == BY_BLOCKS || (key == of_epoch || key == of_interval) && !needs_all(self)
         };
-        if kind == AccessKind::Read && (bytes.start / WORD..bytes.end.div_ceil(WORD)).all(is_enough) {
+        if kind == AccessKind::Read && words_of(&bytes).all(is_enough) {
             return Ok(());
         }
         self.require_headroom();

@@ -32,7 +32,7 @@ use super::fault::{AccessKind, FaultKind, WarpOperation};
 use super::hooks::{lane, shared_out_of_bounds, words_to_read_by_engine};
 use super::identity::DYNAMIC;
 use super::meetings::collective;
-use super::shared_memory::{WORD, has_products, set_has_products};
+use super::shared_memory::{WORD, bytes_of, has_products, set_has_products};
 use super::steps::{Memory, StepKind};
 use super::tma::Tma;
 use super::values::{self, trace_in};
@@ -370,7 +370,7 @@ fn multiply_bits(sums: &mut [u32], kind: Kind, a: OperandA, b: SharedTile, adds:
         context.fail(location, FaultKind::RegistersNotFenced);
     }
     context.note_step(StepKind::Wgmma, location, |note, steps| {
-        let bytes = parts.iter().map(|part| part.rows.start * WORD..part.rows.end * WORD);
+        let bytes = parts.iter().map(|part| bytes_of(&part.rows));
         let of_a = if matches!(a, OperandA::Shared(_)) { "shared memory" } else { "registers" };
         let first = if adds { "" } else { ", sets the accumulators" };
         let note = note.at(steps, Memory::Shared(&DYNAMIC), bytes).phase(group);

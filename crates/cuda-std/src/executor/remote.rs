@@ -28,7 +28,7 @@ use super::global_memory::{Access, PAGE_BYTES, Page};
 use super::hooks::{self, slice_out_of_bounds};
 use super::identity::{DYNAMIC, SharedIdentity};
 use super::products::{self, require_awaited};
-use super::shared_memory::{POISON, WORD, WordBytes, running_interval};
+use super::shared_memory::{POISON, WORD, WordBytes, bytes_of, running_interval, words_of};
 use super::spins;
 use super::values::{trace_in, trace_out};
 use crate::Element;
@@ -302,8 +302,7 @@ impl Owner<'_> {
         location: &'static Location<'static>,
     ) {
         if context.checks == Checks::Full && core::ptr::eq(array, &DYNAMIC) {
-            let words = bytes.start / WORD..bytes.end.div_ceil(WORD);
-            require_no_barrier(context, self.context, words, kind, location);
+            require_no_barrier(context, self.context, words_of(&bytes), kind, location);
         }
     }
 
@@ -361,8 +360,7 @@ impl Owner<'_> {
         if !core::ptr::eq(array, &DYNAMIC) {
             return;
         }
-        let words = bytes.start / WORD..bytes.end.div_ceil(WORD);
-        for word in words {
+        for word in words_of(&bytes) {
             let load = self.context.engine.pending_load_by(word).map(|load| (load, AccessKind::Write));
             let read = self.context.engine.pending_store(word).or_else(|| {
                 let (_, thread, line) = products::pending_read(self.context, &(word..word + 1))?;
@@ -570,7 +568,7 @@ pub(super) fn note_arrival(
 /// until it takes place nobody has written them.
 pub(super) fn begin_load(context: &Context<'_>, rank: u32, words: Range<usize>, location: &'static Location<'static>) {
     let Some(owner) = owner(context, rank, location) else { return };
-    let bytes = words.start * WORD..words.end * WORD;
+    let bytes = bytes_of(&words);
     owner.require_no_barrier(context, &DYNAMIC, bytes.clone(), AccessKind::Write, location);
     let data = owner.access(context, &DYNAMIC, bytes, AccessKind::Write, location);
     if context.checks == Checks::Full {

@@ -34,6 +34,7 @@
 mod shadow;
 
 use core::cell::{Cell, RefCell};
+use core::ops::Range;
 use core::panic::Location;
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -56,6 +57,18 @@ pub(super) const POISON: u32 = 0x7FFF_7FFF;
 
 /// The size of what one shadow stands for.
 pub(super) const WORD: usize = 4;
+
+/// The words that some of these bytes are in.
+#[inline]
+pub(super) fn words_of(bytes: &Range<usize>) -> Range<usize> {
+    bytes.start / WORD..bytes.end.div_ceil(WORD)
+}
+
+/// The bytes that words are.
+#[inline]
+pub(super) fn bytes_of(words: &Range<usize>) -> Range<usize> {
+    words.start * WORD..words.end * WORD
+}
 
 /// How many words memory is allocated by.
 const WORDS_OF_LINE: usize = size_of::<u128>() / WORD;

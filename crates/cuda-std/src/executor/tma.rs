@@ -33,7 +33,7 @@ use super::hooks::{note_pending_load, require_aligned, slice_out_of_bounds, word
 use super::identity::DYNAMIC;
 use super::products;
 use super::remote;
-use super::shared_memory::{POISON, WORD, set_interval};
+use super::shared_memory::{POISON, WORD, bytes_of, set_interval};
 use super::steps::{Memory, StepActor, StepBarrier, StepKind};
 use crate::{ImageLayout, ImageMap, TensorMap};
 
@@ -257,11 +257,6 @@ fn issue_load(
     });
     context.engine.note_issuer((issuer, block), location);
     context.engine.loads.borrow_mut().push_back(Load { tile, target, barrier, issuer, block, location, transfer });
-}
-
-/// The bytes that words are.
-fn bytes_of(words: &Range<usize>) -> Range<usize> {
-    words.start * WORD..words.end * WORD
 }
 
 /// Issues the load of a tile to the same element of a slice of shared memory in several blocks of the cluster, by the bits of their ranks, to

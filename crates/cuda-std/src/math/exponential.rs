@@ -18,17 +18,17 @@ pub fn exp(x: f32) -> f32 {
     let (power, n) = exp_parts(x);
     let result = add_to_exponent(power, n);
     // Not true of a NaN.
-    observed("`math::exp`", [x], if x.abs() <= 87.0 { result } else { exp_of_any(x) })
+    observed("`math::exp`", [x], if x.abs() <= 87.0 { result } else { of_any(x, [-104.0, 89.0], exp_parts) })
 }
 
-/// [`exp`] of numbers that are large, or none.
+/// 2ⁿ·power of numbers that are large, or none, by their power and n between two numbers, beyond which there is nothing but 0 and ∞.
 #[inline(always)]
-fn exp_of_any(x: f32) -> f32 {
+fn of_any(x: f32, [least, most]: [f32; 2], parts: impl Fn(f32) -> (f32, u32)) -> f32 {
     core::hint::cold_path();
-    // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
-    let x = if x > 89.0 { 89.0 } else { x };
-    let x = if x < -104.0 { -104.0 } else { x };
-    let (power, n) = exp_parts(x);
+    // A NaN is not compared with anything, and stays.
+    let x = if x > most { most } else { x };
+    let x = if x < least { least } else { x };
+    let (power, n) = parts(x);
     with_gpu_nan(scale_bits(power, n))
 }
 
@@ -74,18 +74,7 @@ pub fn exp10(x: f32) -> f32 {
     let (power, n) = exp10_parts(x);
     let result = add_to_exponent(power, n);
     // Not true of a NaN.
-    observed("`math::exp10`", [x], if x.abs() <= 37.5 { result } else { exp10_of_any(x) })
-}
-
-/// [`exp10`] of numbers that are large, or none.
-#[inline(always)]
-fn exp10_of_any(x: f32) -> f32 {
-    core::hint::cold_path();
-    // Beyond these there is nothing but ∞ and 0. A NaN is not compared with anything, and stays.
-    let x = if x > 39.0 { 39.0 } else { x };
-    let x = if x < -46.0 { -46.0 } else { x };
-    let (power, n) = exp10_parts(x);
-    with_gpu_nan(scale_bits(power, n))
+    observed("`math::exp10`", [x], if x.abs() <= 37.5 { result } else { of_any(x, [-46.0, 39.0], exp10_parts) })
 }
 
 /// 10ˣ = 2ⁿ·power, for x between −46 and 39; the last bits of n. Of other numbers: anything.

@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use cuda_std::executor::{Checks, Executor, Fault, LaunchError};
+use cuda_std::executor::{Checks, Executor, Fault, FaultKind, LaunchError};
 use cuda_std::{ContractViolation, Dim3, Kernel, KernelFacts, View};
 
 /// Both ways to check, for what has to be the same in both.
@@ -74,6 +74,14 @@ pub(crate) fn line_of(source: &str, mark: &str) -> u32 {
         (Some((number, _)), None) => number,
         _ => panic!("there should be one line with the mark `{mark}`"),
     }
+}
+
+/// The lines of both sides of a race.
+pub(crate) fn lines_of_race(fault: &Fault) -> [u32; 2] {
+    let FaultKind::Race { other, .. } = &fault.kind else { panic!("expected a race, got: {fault}") };
+    let mut lines = [other.location.line, fault.location.as_ref().unwrap().line];
+    lines.sort_unstable();
+    lines
 }
 
 /// A position from its coordinates.

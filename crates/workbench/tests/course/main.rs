@@ -1,6 +1,8 @@
 //! The course: all solutions pass, all puzzles fail as intended, and what a learner does with `cargo tilewright learn`.
 
 mod answers;
+#[path = "../repository/mod.rs"]
+mod repository;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use answers::{ANSWERS, Answer, RIGHT, UNCOMPILABLE};
+use repository::target;
 use serde_json::Value;
 
 /// Whoever has this builds and runs programs: those of the repository's course and of a learner's are one file in the target directory.
@@ -25,7 +28,7 @@ fn repository() -> PathBuf {
 fn program(program: &str, directory: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(directory).env("CARGO_NET_OFFLINE", "true").env("NO_COLOR", "1");
-    command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap());
+    command.env("CARGO_TARGET_DIR", target());
     command
 }
 

@@ -1,4 +1,4 @@
-//! `y = a·x + y`: one thread for each element.
+//! `y[i] = a·x[i] + y[i]` of n fp32 numbers: a thread has one element, a block 256. Each element is rounded once.
 //!
 //! ```text
 //!  x  │ 0 1 2 … 255 │ 256 … 511 │ … │        each element is read once,
@@ -31,7 +31,8 @@ pub fn axpy(a: f32, x: GlobalSlice<'_, f32>, y: DisjointSlice<'_, f32>) {
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::Axpy;
 
-/// What the kernel is for. No GPU sees this.
+/// The operation as the host sees it: n, x as input, y as input and output, the launch, and the same in f64, from which an element may be
+/// off by one rounding. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

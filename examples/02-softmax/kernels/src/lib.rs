@@ -1,4 +1,4 @@
-//! The softmax of the rows of a matrix, `yⱼ = exp(xⱼ − max x) / Σ exp(xᵢ − max x)`: a block for each row.
+//! The softmax of each row of a rows × cols fp32 matrix, `yⱼ = exp(xⱼ − max x) / Σ exp(xᵢ − max x)`: a block of 256 threads for each row.
 //!
 //! ```text
 //!  row      │ 0 1 2 … 255 │ 256 257 … 511 │ …     thread t has elements t, t + 256, t + 512, …
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The row is read twice and written once: maximum and sum need one pass together, not two. The second pass finds a row of
-//! moderate length in the L2 cache.
+//! moderate length in the L2 cache. Sums are made in the same order every time, so the bits are the same; errors have a bound.
 //!
 //! Special values are as in PyTorch: a row with a NaN or +∞, and one that has nothing but −∞, is NaN throughout; any other −∞ gives 0.
 //!
@@ -140,7 +140,8 @@ pub fn softmax_fp32(rows: u32, cols: u32, x: GlobalSlice<'_, f32>, y: GlobalSlic
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::{Softmax, expected_row};
 
-/// What the kernel is for. No GPU sees this.
+/// The operation as the host sees it: rows and columns, x as input, y as output, the launch, and each row's softmax in f64 with a bound for each
+/// element. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

@@ -1,5 +1,6 @@
-//! `C = max(A·B + bias, 0)`: a matrix product whose epilogue adds a bias for each column and cuts off what is negative, before C is
-//! stored for the first and only time.
+//! `C = max(A·B + bias, 0)` in fp32, of row-major matrices A (m × k) and B (k × n): a matrix product whose epilogue adds a bias for each
+//! column and cuts off what is negative, before C is stored for the first and only time. A block of 128 threads computes a tile of 64 × 64
+//! of C.
 //!
 //! ```text
 //!                    B  k×n              bias  n
@@ -63,7 +64,8 @@ pub fn outer_product_bias_relu(a: Matrix<'_>, b: Matrix<'_>, bias: GlobalSlice<'
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::OuterProductBiasRelu;
 
-/// What the kernel is for. No GPU sees this.
+/// The operation as the host sees it: m, n and k, A, B and the bias as inputs, C as output, the launch, and the same in f64 with a bound
+/// for each element. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use blocks::matrix::{Matrix, MatrixMut};

@@ -1,4 +1,5 @@
-//! Sums of the columns of a matrix, in two steps, each sum in an order that is always the same.
+//! The sum of each column of a rows × cols fp32 matrix, by two launches. In the first, a block of 8 warps adds up 256 rows of 32 columns; in the
+//! second, a thread adds up what the blocks have found of a column. The order of additions is always the same, and so are the bits.
 //!
 //! ```text
 //!            32 columns
@@ -20,8 +21,8 @@
 //!          │ sums      │
 //! ```
 //!
-//! Blocks cannot wait for one another, so that what they have found has to be added by another kernel; or by atomic additions, in an
-//! order that nobody knows. The matrix is read once; the partial sums are 1/256 of it.
+//! Blocks of a launch cannot wait for one another, so a second launch adds up what they have found. Atomic additions would need no second
+//! launch, but come in another order each time. The matrix is read once; the partial sums are 1/256 of it.
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
@@ -102,7 +103,8 @@ pub fn column_sums_total(slices: u32, cols: u32, partial: GlobalSlice<'_, f32>, 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::ColumnSums;
 
-/// What the kernels are for. No GPU sees this.
+/// The operation as the host sees it: rows and columns, the matrix as input, the sums as output, the two launches, and sums in f64 with a
+/// bound for each. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

@@ -10,7 +10,8 @@ use cuda_std::prelude::*;
 use crate::blocks;
 use crate::number;
 
-/// A kernel whose threads take two numbers each, and write values of these to outputs of their names.
+/// A kernel whose threads take two numbers each, and write values of these to outputs of their names; for the host, these outputs as arguments,
+/// and its launch.
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
@@ -31,6 +32,21 @@ macro_rules! kernels {
                 $(if let Some(own) = $output.own() {
                     own.set($value);
                 })*
+            }
+        }
+
+        #[cfg(not(target_arch = "nvptx64"))]
+        impl $kernel<'_> {
+            fn outputs(n: usize) -> Vec<testkit::Argument> {
+                vec![$(operation::output::<$kind>(n, stringify!($output))),*]
+            }
+
+            fn launch(device: &testkit::Device, views: &testkit::Views<'_>) -> Result<(), testkit::Error> {
+                Ok(device.launch($kernel {
+                    bits: views.read("bits")?,
+                    $($input: views.read(stringify!($input))?,)*
+                    $($output: views.disjoint(stringify!($output))?,)*
+                })?)
             }
         }
     )* };
@@ -172,8 +188,26 @@ mod operation {
         vec![bits, Argument::input("near", &[n], Distribution::LogUniform(0.001, 100.0))]
     }
 
-    fn outputs(n: usize, names: &[&'static str], element: Element) -> impl Iterator<Item = Argument> {
-        names.iter().map(move |&name| Argument::output(name, &[n]).of(element))
+    /// What outputs are made of.
+    pub(super) trait Output {
+        const ELEMENT: Element;
+    }
+
+    impl Output for f32 {
+        const ELEMENT: Element = Element::F32;
+    }
+
+    impl Output for f64 {
+        const ELEMENT: Element = Element::F64;
+    }
+
+    impl Output for u32 {
+        const ELEMENT: Element = Element::U32;
+    }
+
+    /// An output, a number for each thread.
+    pub(super) fn output<T: Output>(n: usize, name: &'static str) -> Argument {
+        Argument::output(name, &[n]).of(T::ELEMENT)
     }
 
     /// A number as f32 has it: the power of 2 that is not above it, and none for what has no such power.
@@ -197,28 +231,11 @@ mod operation {
 
         fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
             let [n] = sizes.get(["n"])?;
-            let numbers = outputs(n, &["abs", "copysign", "ldexp", "powi", "frexp"], Element::F32);
-            let integers = outputs(n, &["frexp_exponent", "ilogb"], Element::U32);
-            let of_two = ["sine_of_two", "cosine_of_two", "sinpi_of_two", "cospi_of_two"];
-            Ok(inputs(n).into_iter().chain(numbers).chain(integers).chain(outputs(n, &of_two, Element::F32)).collect())
+            Ok([inputs(n), parts::outputs(n)].concat())
         }
 
         fn launch(&self, device: &Device, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {
-            Ok(device.launch(parts {
-                bits: views.read("bits")?,
-                near: views.read("near")?,
-                abs: views.disjoint("abs")?,
-                copysign: views.disjoint("copysign")?,
-                ldexp: views.disjoint("ldexp")?,
-                powi: views.disjoint("powi")?,
-                frexp: views.disjoint("frexp")?,
-                frexp_exponent: views.disjoint("frexp_exponent")?,
-                ilogb: views.disjoint("ilogb")?,
-                sine_of_two: views.disjoint("sine_of_two")?,
-                cosine_of_two: views.disjoint("cosine_of_two")?,
-                sinpi_of_two: views.disjoint("sinpi_of_two")?,
-                cospi_of_two: views.disjoint("cospi_of_two")?,
-            })?)
+            parts::launch(device, views)
         }
 
         fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
@@ -258,33 +275,16 @@ mod operation {
         fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
             let [n] = sizes.get(["n"])?;
             let word = Distribution::Integers(0, i64::from(u32::MAX));
-            let inputs = [
+            let inputs = vec![
                 Argument::input("bits", &[n], word).of(Element::U32),
                 Argument::input("low", &[n], word).of(Element::U32),
                 Argument::input("near", &[n], Distribution::LogUniform(0.001, 1e17)).of(Element::F64),
             ];
-            let names =
-                ["abs", "copysign", "floor", "ceil", "trunc", "round", "round_ties_even", "sqrt", "min", "max", "fma"];
-            Ok(inputs.into_iter().chain(outputs(n, &names, Element::F64)).collect())
+            Ok([inputs, doubles::outputs(n)].concat())
         }
 
         fn launch(&self, device: &Device, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {
-            Ok(device.launch(doubles {
-                bits: views.read("bits")?,
-                low: views.read("low")?,
-                near: views.read("near")?,
-                abs: views.disjoint("abs")?,
-                copysign: views.disjoint("copysign")?,
-                floor: views.disjoint("floor")?,
-                ceil: views.disjoint("ceil")?,
-                trunc: views.disjoint("trunc")?,
-                round: views.disjoint("round")?,
-                round_ties_even: views.disjoint("round_ties_even")?,
-                sqrt: views.disjoint("sqrt")?,
-                min: views.disjoint("min")?,
-                max: views.disjoint("max")?,
-                fma: views.disjoint("fma")?,
-            })?)
+            doubles::launch(device, views)
         }
 
         fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {
@@ -321,28 +321,11 @@ mod operation {
 
         fn arguments(&self, sizes: &Sizes) -> Result<Vec<Argument>, Error> {
             let [n] = sizes.get(["n"])?;
-            let names =
-                ["exp2", "exp2_or_zero", "exp", "log2", "log", "sin", "cos", "tanh", "rcp", "sqrt", "rsqrt", "div"];
-            Ok(inputs(n).into_iter().chain(outputs(n, &names, Element::F32)).collect())
+            Ok([inputs(n), approximations::outputs(n)].concat())
         }
 
         fn launch(&self, device: &Device, _: &Sizes, views: &Views<'_>) -> Result<(), Error> {
-            Ok(device.launch(approximations {
-                bits: views.read("bits")?,
-                near: views.read("near")?,
-                exp2: views.disjoint("exp2")?,
-                exp2_or_zero: views.disjoint("exp2_or_zero")?,
-                exp: views.disjoint("exp")?,
-                log2: views.disjoint("log2")?,
-                log: views.disjoint("log")?,
-                sin: views.disjoint("sin")?,
-                cos: views.disjoint("cos")?,
-                tanh: views.disjoint("tanh")?,
-                rcp: views.disjoint("rcp")?,
-                sqrt: views.disjoint("sqrt")?,
-                rsqrt: views.disjoint("rsqrt")?,
-                div: views.disjoint("div")?,
-            })?)
+            approximations::launch(device, views)
         }
 
         fn expected(&self, _: &Sizes, values: &Values<'_>) -> Result<Vec<Vec<Expected>>, Error> {

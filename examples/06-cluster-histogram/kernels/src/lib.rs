@@ -1,4 +1,6 @@
-//! How often each of 65,536 values occurs among 16-bit numbers.
+//! Counts how often each of 65,536 values occurs among 16-bit numbers, two in each word of an array, and adds the counts to as many bins. A
+//! cluster of 8 blocks of 256 threads (from sm_90 on) counts in the shared memory of its blocks, each of which has 8192 of the counters; up
+//! to 32 clusters stride over the words. Counts are exact, modulo 2³².
 //!
 //! ```text
 //!  numbers    │ 2 in a word, words side by side for the threads of a warp │ …
@@ -6,12 +8,11 @@
 //!  cluster    block 0            block 1            …  block 7
 //!             counters 0 – 8191  8192 – 16,383         57,344 – 65,535        32 KiB each: more than one block has room for
 //!               │ the cluster meets; each block adds what its counters have
-//!  bins       65,536 atomic additions in global memory for each cluster
+//!  bins       at most 65,536 atomic additions in global memory for each cluster: none for a count of 0
 //! ```
 //!
-//! Clusters go on to further words until there are none. In which order additions come does not matter: sums of whole numbers are the same in
-//! any. The cluster meets before the first addition, when all counters are zero and all blocks are there, and behind the last one: a block that
-//! ended earlier would take its counters with it.
+//! The order of additions makes no difference: sums of integers are the same in any. The cluster meets before the first addition, when all
+//! counters are zero and all blocks are there, and behind the last one: a block that ended earlier would take its counters with it.
 //!
 //! Source of the pattern: "Distributed Shared Memory" in the CUDA C++ Programming Guide (NVIDIA).
 
@@ -83,7 +84,8 @@ pub fn cluster_histogram_u16(words: GlobalSlice<'_, u32>, bins: GlobalSliceMut<'
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::ClusterHistogram;
 
-/// What the kernels are for. No GPU sees this.
+/// The operation as the host sees it: words as input, 65,536 bins as output, the two launches, and counts made on the host, which have to
+/// be equal. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

@@ -1,5 +1,6 @@
-//! Attention, `O = softmax(Q·Kᵀ / √d) · V` for each head, by tiles of keys, so that the scores of a row are never in memory (flash
-//! attention), on tensor cores from sm_80 on.
+//! Attention, `O = softmax(Q·Kᵀ / √d) · V`, on tensor cores from sm_80 on, in fp32 or bf16. Q and O are heads × queries × d, K and V heads
+//! × keys × d, with d = 64 or 128. A block has 128 queries of a head, 16 or 32 for each warp, and goes through the keys by tiles of 32 or
+//! 64, so that the scores of a query are never in memory (flash attention).
 //!
 //! ```text
 //!              K, a tile of keys in shared memory            V, the same keys in shared memory

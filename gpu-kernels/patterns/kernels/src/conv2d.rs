@@ -1,4 +1,6 @@
-//! 2-D convolution as a matrix product whose left operand is never built (implicit GEMM), on tensor cores from sm_80 on.
+//! 2-D convolution of a batch of images, `y[n, oh, ow, f] = Σ x[n, h₀ + r·d, w₀ + s·d, c] · w[f, r, s, c]` over r, s and c, in fp32 or
+//! bf16, with stride, padding, dilation d and groups: as a matrix product whose left operand is never built (implicit GEMM), on tensor
+//! cores from sm_80 on. A block of 256 threads computes 128 pixels of up to 128 filters.
 //!
 //! ```text
 //!                                     k = (r, s, c): taps, and channels within a tap
@@ -13,7 +15,7 @@
 //! operands are neighbours in memory, 16 bytes of channels are one copy, and a tap that lies outside of the image is a copy of nothing,
 //! which makes zeros. In NCHW a copy would have 4 bytes, and none would do for bf16.
 //!
-//! A block computes 128 pixels of up to 128 filters of a group with the main loop of [`blocks::mma_tile`]. A thread copies 16 bytes of two
+//! The filters of a block are of one group; its main loop is that of [`blocks::mma_tile`]. A thread copies 16 bytes of two
 //! pixels and of two filters in each step; it knows its pixels' first tap and walks through the taps by addition, without a division.
 //! Where channels of a group are not whole copies (3 channels of a photograph), it copies element by element, and finds out the tap of
 //! each.

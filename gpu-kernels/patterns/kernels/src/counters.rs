@@ -1,4 +1,5 @@
-//! Counters in shared memory, of each of which there are copies, so that the lanes of a warp seldom wait for one another.
+//! Counters in a block's shared memory, for histograms: of each counter there are COPIES copies, and thread t adds to copy t mod COPIES, so that
+//! the lanes of a warp seldom meet at a bank. A counter's value is the sum of its copies.
 //!
 //! ```text
 //!  COPIES = 16      bank 0   1   2   …   15 │ 16  17  …   31

@@ -1,15 +1,16 @@
-//! How often each of 256 values occurs among bytes.
+//! Counts how often each of 256 values occurs among the bytes of an array of 32-bit words, and adds the counts to 256 bins. No more blocks
+//! of 256 threads than run at the same time stride over the words. Each counts in shared memory, and adds to the bins in global memory
+//! once, at its end. Counts are exact, modulo 2³².
 //!
 //! ```text
 //!  bytes      │ 16 in a vector, vectors side by side for the threads of a warp │ …
 //!               │ one atomic addition in shared memory for each byte
-//!  block      256 counters, of each of which each lane has its own: no two lanes meet, whatever the bytes are
+//!  block      256 counters with a copy for each lane: no two lanes of a warp meet, whatever the bytes are
 //!               │ barrier; each thread adds up the counters of one value
-//!  bins       256 atomic additions in global memory for each block
+//!  bins       at most 256 atomic additions in global memory for each block: none for a count of 0
 //! ```
 //!
-//! Blocks go on to further words until there are none, so that there are few additions in global memory. In which order they come does not
-//! matter: sums of whole numbers are the same in any.
+//! Few blocks mean few additions in global memory. Their order makes no difference: sums of integers are the same in any.
 //!
 //! Source of the idea: V. Podlozhnyuk, "Histogram calculation in CUDA" (NVIDIA, 2007).
 
@@ -63,7 +64,8 @@ pub fn histogram_u8(blocks: u32, words: GlobalSlice<'_, u32>, bins: GlobalSliceM
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::Histogram;
 
-/// What the kernel is for. No GPU sees this.
+/// The operation as the host sees it: words as input, 256 bins as output, the two launches, and counts made on the host, which have to be equal.
+/// It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

@@ -1,4 +1,5 @@
-//! Which devices run the kernels for Hopper (sm_90a). No GPU sees this.
+//! Which devices run the kernels for Hopper (sm_90a), and how many blocks to launch where blocks stay and take one tile after the other. It is
+//! compiled for the host only.
 
 use cuda_std::{KernelFacts, Limits};
 use runtime::Device;

@@ -1,4 +1,6 @@
-//! Layer normalisation of the rows of a matrix, `yⱼ = (xⱼ − mean) / √(variance + ε) · γⱼ + βⱼ`.
+//! Layer normalisation of each row of a rows × cols fp32 matrix, `yⱼ = (xⱼ − mean) / √(variance + ε) · γⱼ + βⱼ`, with γ and β for each column. A
+//! warp has a row of up to 1024 columns, a block of 256 or 1024 threads a longer one; up to 8192 columns are kept in registers, and so read
+//! once. Sums are made in the same order every time.
 //!
 //! ```text
 //!  columns        the threads of a row       what is kept of it                           kernel
@@ -295,7 +297,8 @@ pub fn layer_norm_long_fp32(
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::LayerNorm;
 
-/// What the kernels are for. No GPU sees this.
+/// The operation as the host sees it: rows and columns, x, γ and β as inputs, y and each row's mean and `1 / √(variance + ε)` as outputs, the
+/// kernel for so many columns, and a reference in f64 with a bound for each element. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

@@ -1,4 +1,6 @@
-//! What layer normalisation hands back: from the derivatives by y those by x, γ and β, with the same bits every time.
+//! The gradients of layer normalisation in fp32: from x and dy (rows × cols), γ, and each row's mean and 1/σ, it makes dx (rows × cols), dγ
+//! and dβ (a number for each column), with the same bits every time. Three launches: for dx a warp or a block has a row; for dγ and dβ a
+//! block adds up 128 columns of a chunk of rows; then a block adds up 128 columns of what the chunks have.
 //!
 //! With `x̂ⱼ = (xⱼ − mean) / σ` and `aⱼ = dyⱼ·γⱼ` of a row:
 //!
@@ -427,7 +429,8 @@ pub fn layer_norm_columns_fp32(
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::LayerNormBackward;
 
-/// What the kernels are for. No GPU sees this.
+/// The operation as the host sees it: rows and columns, the five inputs, dx, dγ and dβ as outputs, the three launches, and the same formulas in
+/// f64 with a bound for each element. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

@@ -1,4 +1,5 @@
-//! The accelerations of bodies by the gravity of all others, every pair on its own: tiles of bodies in shared memory.
+//! The accelerations of n bodies by the gravity of all others, every pair computed on its own, in fp32. A block of 128 threads has 256
+//! bodies, two for each thread, and goes through all n by tiles of 256, which it keeps in shared memory.
 //!
 //! ```text
 //!               bodies j, 256 at a time in shared memory

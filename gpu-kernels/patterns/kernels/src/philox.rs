@@ -1,4 +1,6 @@
-//! Random numbers that are a function of their position: Philox 4x32-10, as words, uniform in [0, 1), or normally distributed.
+//! Fills an array with the n random numbers of a stream from position `offset` on: 32-bit words, fp32 numbers uniform in [0, 1), or normally
+//! distributed ones. Each is a function of a key, the stream and its position (Philox 4x32-10). A thread makes four at a time, up to 4096 blocks
+//! of 256 threads share the array. Words and uniform numbers are exact; normal ones have a bound.
 //!
 //! ```text
 //!  position        4·b    4·b + 1   4·b + 2   4·b + 3
@@ -9,8 +11,8 @@
 //! ```
 //!
 //! Whatever part of a stream is asked for, from whichever offset on, has the same numbers as when all of it is: no thread has a state. A thread
-//! makes four at a time, and writes them by one store. Where the offset is not a multiple of four, those come from two counters, of which
-//! the lane before has one:
+//! writes its four numbers by one store, where the array is aligned. Where the offset is not a multiple of four, they come from two counters, of
+//! which the lane before has one:
 //!
 //! ```text
 //!  counters of a warp     b │ b + 1   b + 2   b + 3   …   b + 32 │ b + 33 …                 offset % 4 = 1
@@ -254,7 +256,8 @@ pub fn philox_normal_fp32(key: u64, stream: u64, offset: u64, y: GlobalSliceMut<
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::{Philox, reference};
 
-/// What the kernels are for. No GPU sees this.
+/// The operations as the host sees them: how many numbers from which offset on, y as output, the launch, and Philox written once more on
+/// the host: words and uniform numbers have to be equal, normal ones within a bound. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{Argument, Bits, Description, Device, Element, Error, Expected, Operation, Sizes, Values, Views};

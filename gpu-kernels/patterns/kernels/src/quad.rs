@@ -1,4 +1,4 @@
-//! Four lanes of a warp, 4·g to 4·g + 3, which have a row of the accumulators of tensor cores together.
+//! A 4 × 4 transpose of words among four lanes of a warp, 4·g to 4·g + 3, which have a row of the accumulators of tensor cores together.
 
 use cuda_std::prelude::*;
 

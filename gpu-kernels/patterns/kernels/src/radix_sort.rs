@@ -1,4 +1,6 @@
-//! Keys of 32 bits in ascending order, and a value with each: four passes by 8 bits, each of which reads and writes everything once.
+//! Sorts n < 2³⁰ pairs of a 32-bit key and a 32-bit value in ascending order of keys; pairs with equal keys keep their order. Four passes
+//! by 8 bits, the lowest first, each of which reads and writes every pair once. A block of 384 threads has a tile of 9216 pairs, 24 for
+//! each thread.
 //!
 //! ```text
 //!  once       how often each of 256 digits occurs, at each of the four places ─► where the keys with a digit begin in the result
@@ -393,7 +395,8 @@ pub fn radix_pass_u32(
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::RadixSort;
 
-/// What the kernels are for. No GPU sees this.
+/// The operation as the host sees it: keys and values as inputs, both in order as outputs, the launches (zeros, counts, beginnings, four
+/// passes), and a sort on the host, to which keys and values have to be equal. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

@@ -1,4 +1,5 @@
-//! Rows of a matrix, each of which some threads have together, and what they find out about it.
+//! How a team of threads (a warp or a block) has a row of an fp32 matrix together: which columns each thread loads and stores, and sums and
+//! maxima over the row.
 //!
 //! ```text
 //!                group 0                               group 1

@@ -1,4 +1,6 @@
-//! The sums of all numbers up to each, in one launch that reads every number once: a scan with decoupled look-back.
+//! Inclusive scan: `y[i] = x[0] + … + x[i]` of n 32-bit words, modulo 2³², in one launch that reads and writes every number once. A block of 256
+//! threads has a tile of 8192 numbers. It publishes the tile's sum, and gets the sum of all tiles before from what their blocks have published
+//! (decoupled look-back). The result is exact.
 //!
 //! ```text
 //!  tiles        0             1             2             3               8192 numbers each, taken by blocks in this order
@@ -6,7 +8,7 @@
 //!  up to it     a₀            a₀+a₁         …                             known when what comes before is
 //!
 //!  states     │ up to, a₀ │ own, a₁ │ own, a₂ │ nothing │                 a word each: a flag and a sum
-//!                  ╰──────────┴────────┴──── tile 3 looks back, 256 tiles at a time, until it meets one that says "up to"
+//!                  ╰──────────┴────────┴──── a warp of tile 3 looks back, 256 tiles at a time, until it meets one that says "up to"
 //! ```
 //!
 //! A state is one word, written at once, so whoever sees the flag sees the sum as well, and nothing else has to be ordered: all operations
@@ -22,7 +24,7 @@
 //! Numbers wait in shared memory, to which asynchronous copies bring them, and not in registers, of which there are too few: a multiprocessor
 //! has six tiles there, some of which are read while others look back or are written. A lane has no numbers but those that it copied itself.
 //! Tiles are so large that looking back keeps up: what a GPU of 4 TB/s makes in the time of a trip to its memory are some 60 tiles. Where
-//! there are few numbers, a smaller tile is done sooner.
+//! there are few numbers, up to 2¹⁷, a tile of 2048 is done sooner.
 //!
 //! Source: D. Merrill and M. Garland, "Single-pass parallel prefix scan with decoupled look-back" (NVIDIA, 2016).
 
@@ -222,7 +224,8 @@ pub fn inclusive_scan<const WARPS: usize, const CHUNKS: usize>(
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::Scan;
 
-/// What the kernel is for. No GPU sees this.
+/// The operation as the host sees it: x as input, y as output, the launches (zeros, scan), and sums made on the host, which have to be
+/// equal. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

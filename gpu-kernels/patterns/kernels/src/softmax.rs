@@ -1,4 +1,5 @@
-//! The softmax of the rows of a matrix, `yⱼ = exp(xⱼ − max x) / Σ exp(xᵢ − max x)`: each row is read from memory once.
+//! The softmax of each row of a rows × cols fp32 matrix, `yⱼ = exp(xⱼ − max x) / Σ exp(xᵢ − max x)`. One to 32 lanes of a warp, a block, or
+//! several blocks have a row: as many as it takes to keep it, so that all but the longest rows are read from memory once.
 //!
 //! ```text
 //!  columns          the threads of a row       what is kept of it                                  kernel

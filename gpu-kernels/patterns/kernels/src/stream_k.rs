@@ -1,5 +1,6 @@
-//! `C = A·Bᵀ` by Stream-K: blocks share the k of tiles, so that the last wave of tiles leaves no multiprocessor idle. Partial sums are handed
-//! over by flags, in an order that is always the same.
+//! `C = A·Bᵀ` in fp32, A m × k and B n × k, row by row, on tensor cores by Stream-K. Blocks of 256 threads compute tiles of 128 × 128. As
+//! many blocks as run at the same time, the workers, share by steps of k the tiles that would not fill a wave, so that no multiprocessor is
+//! idle while others compute those. Partial sums are handed over by flags, and added in an order that is always the same.
 //!
 //! ```text
 //!  tiles      │ tile 0            │ tile 1            │ tile 2            │ … whole tiles, a block each
@@ -394,7 +395,8 @@ fn as_numbers(words: &SharedSlice<u32>) -> SharedSlice<f32> {
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::StreamK;
 
-/// What the kernels are for. No GPU sees this.
+/// The operation as the host sees it: m, n, k and the number of workers, A and B as inputs, C as output, the launches (zeros, product), and
+/// products in f64 with a bound for each element. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use blocks::mma_scheme::ThreeTf32;

@@ -1,15 +1,15 @@
-//! The sum of all numbers, in one launch, with the same bits every time.
+//! The sum of n fp32 numbers, in one launch. Up to 1024 blocks of 256 threads add up a part each; the block that is done last adds up the
+//! parts. The order of additions depends on n alone, so the bits are the same every time.
 //!
 //! ```text
 //!  x          │ block 0's │ block 1's │ … │ block 0's │ block 1's │ …          each thread has every so many-th number
 //!               │ a sum of each block: lanes, then warps, always in the same order
 //!  parts      [ p₀ │ p₁ │ p₂ │ … ]
 //!               │ done.fetch_add(1): releases the part that was written, acquires those of all that came before
-//!  last block   adds up all parts, in the order of their blocks
+//!  last block   adds up all parts, lanes, then warps, in the same order whichever block it is
 //! ```
 //!
-//! Which block is the last one, nobody knows before; what it computes does not depend on that. It leaves the counter as it was, for the next
-//! launch.
+//! The last block leaves the counter at zero, for the next launch.
 //!
 //! Source of the pattern: `threadFenceReduction` of the CUDA samples (NVIDIA), which writes it with `__threadfence` and `atomicInc`.
 
@@ -120,7 +120,8 @@ pub fn sum_fp32(
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::Sum;
 
-/// What the kernel is for. No GPU sees this.
+/// The operation as the host sees it: n, the numbers as input, the sum as output, the launches (zero, sum), and the sum in f64 with a
+/// bound. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

@@ -1,4 +1,6 @@
-//! The largest k ≤ 64 numbers of each row of a matrix, and where they are, in descending order.
+//! The largest k ≤ 64 numbers of each row of a rows × cols fp32 matrix, in descending order, and their columns. A block of 256 threads has
+//! a row, and goes through it 4096 columns at a time; a warp has a row of up to 512 columns; few long rows have several blocks each. The
+//! result is exact.
 //!
 //! ```text
 //!  4096 columns       16 numbers of each of 256 threads, in registers
@@ -14,7 +16,7 @@
 //! depends on which thread is first. Of numbers that are equal, the one with the lowest index comes first; +0 and −0 are equal. NaN comes
 //! before everything else, as in PyTorch.
 //!
-//! However the numbers lie, the result is right; where they ascend, more of them go to shared memory. If there are few rows, they are divided
+//! However the numbers lie, the result is right; where they ascend, more of them go to shared memory. Long rows, if there are few, are divided
 //! into parts, and what has been found in those is a row of its own for another launch. Short rows have a warp each ([`of_warp`]).
 
 pub mod of_warp;
@@ -417,7 +419,8 @@ pub fn top_k_of_parts_fp32(
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::TopK;
 
-/// What the kernels are for. No GPU sees this.
+/// The operation as the host sees it: rows, columns and k, x as input, values and their columns as outputs, the kernel for so many columns,
+/// and a selection on the host, to which both have to be equal. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use std::cmp::Ordering;

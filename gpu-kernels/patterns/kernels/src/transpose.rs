@@ -1,4 +1,5 @@
-//! The transposes of matrices in fp32, by tiles in shared memory: rows of a tile are read as rows, its columns are written as rows.
+//! The transposes of a batch of fp32 matrices, `y[b, j, i] = x[b, i, j]`. A block of 256 threads moves a tile of 64 × 64 through shared
+//! memory: it reads rows of the tile from x, and writes its columns as rows of y. Every bit pattern stays, those of NaN as well.
 //!
 //! ```text
 //!        x, rows × cols                      shared memory, 64 × 65                   y, cols × rows
@@ -26,8 +27,6 @@
 //! The rows in shared memory are `⌈32 / rows⌉` places longer than their numbers, modulo 32: as many as a warp reads of each.
 //!
 //! **Small matrices.** Of up to 2048 numbers each, a block has several ([`small`]).
-//!
-//! Numbers are moved, not computed with: every bit pattern stays, those of NaN as well.
 //!
 //! Source of the pattern: G. Ruetsch and P. Micikevicius, "Optimizing matrix transpose in CUDA" (NVIDIA, 2009).
 
@@ -337,7 +336,8 @@ const AT_ONCE: usize = 8;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::Transpose;
 
-/// What the kernel is for. No GPU sees this.
+/// The operation as the host sees it: batch, rows and columns, x as input, y as output, the kernel for such a shape, and each element where
+/// it has to be, with the same bits. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

@@ -1,5 +1,5 @@
-//! Four words of 32 bits in one load that leaves the first-level cache to others. `cuda_std` has such loads of fp32 only; to move it makes
-//! no difference what the bits stand for.
+//! Loads of four 32-bit words of global memory at once (16 bytes), which leave the first-level cache to others. `cuda_std` has such loads
+//! of fp32 only; what the bits stand for makes no difference to a load.
 
 use cuda_std::prelude::*;
 

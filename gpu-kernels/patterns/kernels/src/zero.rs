@@ -1,4 +1,5 @@
-//! Zeros in the words by which blocks tell one another something, before a launch.
+//! Kernels that set an array to zero before another launch: bins that are added to, and counters and flags by which blocks tell one another
+//! something. A thread has the word with its number, and those that come so many later as there are threads.
 
 use cuda_std::prelude::*;
 

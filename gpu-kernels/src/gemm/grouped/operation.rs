@@ -1,5 +1,6 @@
-//! What the kernels with small tiles are for. Those on tensor cores, whose bits are those of one GPU, are tested as plans of grouped
-//! products. No GPU sees this.
+//! Grouped products by the kernels with small tiles, as the host sees them: test cases, operands, the launch, and products in f64 with a bound for
+//! each element. The kernels on tensor cores, whose bits are those of one GPU, are tested as plans of grouped products. It is compiled for
+//! the host only.
 
 use alloc::{vec, vec::Vec};
 

@@ -382,6 +382,30 @@ fn first_row(warp: u32) -> u32 {
     warp / 4 * 2 * HALF + warp % 4 * 16
 }
 
+/// Adds a product to accumulators, rounding to nearest, when the tensor cores have all of it.
+///
+/// # Safety
+/// As for [`Scheme::multiply`], which fences and commits are made around here.
+#[inline(always)]
+pub(super) unsafe fn add_product<S: Scheme, const COUNT: usize>(
+    accumulators: &mut [f32; COUNT],
+    parts_of_a: &[Fragments<u32>; 2],
+    high_b: Descriptor,
+    low_b: Descriptor,
+) where
+    [f32; COUNT]: Sums<Number = f32>,
+{
+    let mut partial = [0f32; COUNT];
+    // SAFETY: the caller's promise.
+    unsafe {
+        wgmma::fence();
+        S::multiply(&mut partial, parts_of_a, high_b, low_b);
+        wgmma::commit();
+        partial.wait::<0>();
+    }
+    promote(accumulators, &partial);
+}
+
 /// Adds partial accumulators, rounding to nearest.
 #[inline(always)]
 fn promote<const COUNT: usize>(accumulators: &mut [f32; COUNT], partial: &[f32; COUNT]) {

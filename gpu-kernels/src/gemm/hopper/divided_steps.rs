@@ -37,10 +37,10 @@ use blocks::uniform::{this_thread, warp_number};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
-use cuda_std::wgmma::{self, Descriptor, Sums};
+use cuda_std::wgmma::Descriptor;
 use cuda_std::{async_copy, hopper};
 
-use super::decomposed::position_of;
+use super::decomposed::{add_product, position_of};
 use super::lines::{DEPTH, LINES, LineCopies, Lines, PART_THREADS};
 use super::operand::{KMajor, Major, MnMajor, Share, store_unit};
 use super::scan_schedule::found_in_sums;
@@ -224,15 +224,7 @@ unsafe fn multiply<'a, A: Major, B: Major, S: Scheme, const PARTS: u32, G: TileS
             scan.scan_now(&values);
             let parts_of_a = parts_of_a(&values);
             Block::<PARTS>::BARRIERS.at(part).sync();
-            let mut partial = [0f32; ACCUMULATORS];
-            wgmma::fence();
-            S::multiply(&mut partial, &parts_of_a, high_b, low_b);
-            wgmma::commit();
-            partial.wait::<0>();
-            for i in 0..ACCUMULATORS {
-                accumulators[i] += partial[position_of(i)];
-            }
-            hint::pin(&mut accumulators);
+            add_product::<S, ACCUMULATORS>(&mut accumulators, &parts_of_a, high_b, low_b);
         }
     }
 
@@ -305,8 +297,8 @@ unsafe fn store_sums<const PARTS: u32>(tile: &Tile<'_>, accumulators: &[f32; ACC
         let lines = SumLines { are_columns: sums.by_columns, count: LINES, length: LINES };
         // Four loads of 128 threads divide the lines, those of 384 do not.
         match PARTS {
-            1 => lines.store::<4>(tile, [tile.row, tile.col], threads, &sums),
-            _ => lines.store::<1>(tile, [tile.row, tile.col], threads, &sums),
+            1 => lines.store::<4, true>(tile, [tile.row, tile.col], threads, &sums),
+            _ => lines.store::<1, true>(tile, [tile.row, tile.col], threads, &sums),
         }
     }
 }

@@ -26,14 +26,14 @@ use blocks::uniform::warp_number;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
-use cuda_std::wgmma::{self, Descriptor, Sums};
+use cuda_std::wgmma::Descriptor;
 use cuda_std::{async_copy, hopper};
 
-use super::decomposed::position_of;
+use super::decomposed::{add_product, position_of};
 use super::lines::{DEPTH, LINES, Lines, PART_THREADS};
 use super::operand::{KMajor, Major, MnMajor};
 use super::scan_schedule::found_in_sums;
-use super::scheme::{self, Scheme, ThreeTf32OfTransposes, parts_of_a};
+use super::scheme::{self, ThreeTf32OfTransposes, parts_of_a};
 use crate::gemm::fp32_tile::{self, Again, Made, Region};
 use crate::gemm::scan::{self, Scan};
 use crate::gemm::sum_lines::{SumLines, SumsByLines, Together, is_column_major, read_neighbours};
@@ -146,15 +146,7 @@ unsafe fn multiply<A: Major, B: Major>(gemm: TiledGemm<'_>) {
             scan.scan_now(&values);
             let parts_of_a = parts_of_a(&values);
             thread::sync_threads();
-            let mut partial = [0f32; ACCUMULATORS];
-            wgmma::fence();
-            ThreeTf32OfTransposes::multiply(&mut partial, &parts_of_a, high_b, low_b);
-            wgmma::commit();
-            partial.wait::<0>();
-            for i in 0..ACCUMULATORS {
-                accumulators[i] += partial[position_of(i)];
-            }
-            hint::pin(&mut accumulators);
+            add_product::<ThreeTf32OfTransposes, ACCUMULATORS>(&mut accumulators, &parts_of_a, high_b, low_b);
         }
     }
 
@@ -214,7 +206,7 @@ unsafe fn store_sums(
         let (are_columns, all) = (is_column_major(&tile.c), [LINES, COLUMNS]);
         let [length, count] = if are_columns { all } else { [all[1], all[0]] };
         let sums = WrittenSums { shared: *shared, are_columns };
-        SumLines { are_columns, count, length }.store::<1>(tile, [tile.row, tile.col], threads, &sums);
+        SumLines { are_columns, count, length }.store::<1, true>(tile, [tile.row, tile.col], threads, &sums);
     }
 }
 

@@ -483,6 +483,7 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
         accumulators: &Accumulators<S, ACROSS>,
         part_of: impl Fn(S) -> f32,
     ) {
+        const { assert!(matches!(S::LOADS_OF_C, 1 | 4)) };
         let thread = thread::thread_idx_x();
         let (warp, lane) = (thread / warp::LANES, thread % warp::LANES);
         let (g, q) = (lane / 4, lane % 4);
@@ -517,10 +518,9 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
             // SAFETY: written, before the barrier; the rows and columns of the block are this warp's alone, and begin at multiples of 4. The last
             // barrier, where there is one, separates these reads from the writes of the next block.
             unsafe {
-                // (Accumulators of fp64 leave no registers for four loads.)
-                match size_of::<S>() {
-                    4 => lines.store::<4>(tile, [row, col], threads, &StagedSums { shared, warp }),
-                    _ => lines.store::<1>(tile, [row, col], threads, &StagedSums { shared, warp }),
+                match S::LOADS_OF_C {
+                    4 => lines.store::<4, true>(tile, [row, col], threads, &StagedSums { shared, warp }),
+                    _ => lines.store::<1, true>(tile, [row, col], threads, &StagedSums { shared, warp }),
                 }
                 if block + 1 < Self::BLOCKS as u32 {
                     warp::sync_warp(warp::ALL_LANES);

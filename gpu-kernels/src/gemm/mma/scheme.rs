@@ -21,6 +21,8 @@ pub(in crate::gemm) trait Sum: Copy {
     const ZERO: Self;
     /// Whether an fp32 number holds less than it.
     const HAS_LOW_PART: bool;
+    /// The vectors of C that a thread has under way in the epilogue, 1 or 4: as many as accumulators of this kind leave registers for.
+    const LOADS_OF_C: usize;
 
     /// Rounded to nearest.
     fn to_f32(self) -> f32;
@@ -32,6 +34,7 @@ pub(in crate::gemm) trait Sum: Copy {
 impl Sum for f32 {
     const ZERO: Self = 0.0;
     const HAS_LOW_PART: bool = false;
+    const LOADS_OF_C: usize = 4;
 
     #[inline(always)]
     fn to_f32(self) -> f32 {
@@ -47,6 +50,7 @@ impl Sum for f32 {
 impl Sum for f64 {
     const ZERO: Self = 0.0;
     const HAS_LOW_PART: bool = true;
+    const LOADS_OF_C: usize = 1;
 
     #[inline(always)]
     fn to_f32(self) -> f32 {

@@ -107,7 +107,7 @@ impl WordBytes {
     /// Each word that some of these bytes are in, with the bytes in it.
     #[inline]
     pub(in super::super) fn of_words(bytes: Range<usize>) -> impl Iterator<Item = (usize, Self)> {
-        (bytes.start / WORD..bytes.end.div_ceil(WORD)).map(move |word| {
+        words_of(&bytes).map(move |word| {
             let within = |byte: usize| (byte - word * WORD) as u8;
             let (first, end) = (bytes.start.max(word * WORD), bytes.end.min((word + 1) * WORD));
             (word, Self { first: within(first), end: within(end) })

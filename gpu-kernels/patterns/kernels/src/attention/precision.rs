@@ -1,4 +1,5 @@
-//! The elements of attention, and how tensor cores multiply two chunks of them: 16 words of keys' rows, or 16 keys of values.
+//! fp32 and bf16 as elements of attention: how a warp's tensor cores multiply 16 words of the rows of Q and K for scores, and the weights
+//! of 16 keys with V for results.
 
 use blocks::mma_scheme::{Decomposed, ThreeTf32};
 use cuda_std::mma::mma_m16n8k16_bf16;

@@ -1,4 +1,5 @@
-//! The extents of a convolution, and what follows from them: terms of a sum, pixels of the result, blocks.
+//! The parameter of the convolution kernels: extents of images and filters, stride, padding, dilation and groups; and what follows from
+//! them: the terms of a sum, pixels of the result, blocks of a launch.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use blocks::mma_tile::LINES;

@@ -50,6 +50,11 @@ const HOPPER: [Hopper; 7] = [
 ];
 
 impl Hopper {
+    /// Whether its tiles are for the filters of two or four groups. A group alone is for the others.
+    fn is_for_groups(self) -> bool {
+        matches!(self.parts, 2 | 4)
+    }
+
     /// The clocks that a block needs for a step of its tile: those of products, or those of TMA, which takes 2.2 for each line of 128 bytes of
     /// an operand (measured on an H200). Channels that begin anywhere in a line are in two.
     fn clocks(self, conv: &Convolution) -> u64 {
@@ -95,7 +100,7 @@ fn chosen(device: &Device, conv: &Convolution) -> Option<(Hopper, u32)> {
     let of_waves = |it: Hopper| {
         let groups = sharing(conv, it.parts);
         let conv = joined(conv, groups);
-        if conv.channels < LEAST_CHANNELS || (groups == 1 && [2, 4].contains(&it.parts)) {
+        if conv.channels < LEAST_CHANNELS || (it.is_for_groups() && groups == 1) {
             return None;
         }
         let tiles = tiles(&conv, it.tile).filter(|&tiles| tiles > 0)?;

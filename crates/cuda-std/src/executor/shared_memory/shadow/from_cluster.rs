@@ -19,7 +19,7 @@ impl SharedMemory {
 
     /// Makes words of the dynamic shared memory, which has been prepared and is checked, such that nobody has written.
     pub(in super::super::super) fn forget_remote_writes(&self, words: Range<usize>) {
-        self.records_of(&DYNAMIC, words.start * WORD..words.end * WORD, |record| {
+        self.records_of(&DYNAMIC, bytes_of(&words), |record| {
             (record.write, record.stored) = (Access::NONE, Stamp::NEVER);
         });
     }

@@ -1,4 +1,4 @@
-//! `z = max(x + y, 0)`: one thread for each element.
+//! `z[i] = max(x[i] + y[i], 0)` of n fp32 numbers: a thread has one element, a block 256.
 //!
 //! ```text
 //!  x  │ 0 1 2 … 255 │ 256 … 511 │ … │        each element is read once and written once: 12 bytes,
@@ -31,7 +31,8 @@ pub fn add_relu(x: GlobalSlice<'_, f32>, y: GlobalSlice<'_, f32>, z: DisjointSli
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::AddRelu;
 
-/// What the kernel is for. No GPU sees this.
+/// The operation as the host sees it: n, x and y as inputs, z as output, the launch, and the same
+/// in f64, from which an element may be off by one rounding. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

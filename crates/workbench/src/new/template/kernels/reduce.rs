@@ -1,4 +1,4 @@
-//! Sums of the rows of a matrix: a block for each row.
+//! The sum of each row of a rows × cols fp32 matrix: a block of 256 threads for each row.
 //!
 //! ```text
 //!  row     │ 0 1 2 … 255 │ 256 257 … 511 │ …        thread t has elements t, t + 256, t + 512, …
@@ -60,7 +60,8 @@ pub fn row_sums(rows: u32, cols: u32, a: GlobalSlice<'_, f32>, sums: GlobalSlice
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::RowSums;
 
-/// What the kernel is for. No GPU sees this.
+/// The operation as the host sees it: rows and columns, the matrix as input, the sums as output,
+/// the launch, and sums in f64 with a bound for each. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{

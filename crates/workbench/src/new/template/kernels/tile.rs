@@ -1,7 +1,7 @@
-//! The transpose of a matrix, through tiles in shared memory.
+//! `B = Aᵀ` of a rows × cols fp32 matrix: a block of 256 threads moves a tile of 32 × 32.
 //!
 //! ```text
-//!        A                    tile, 32 × 33                Aᵀ
+//!        A            tile in shared memory, 32 × 33       Aᵀ
 //!  ┌──────┬──────┐                                    ┌──────┬───
 //!  │      │▒▒▒▒▒▒│  rows ──▶  ┌──────┐  columns ──▶   │      │
 //!  │      │▒▒▒▒▒▒│            │▒▒▒▒▒▒│                ├──────┼───
@@ -75,7 +75,8 @@ pub fn transpose(rows: u32, cols: u32, a: GlobalSlice<'_, f32>, b: GlobalSliceMu
 #[cfg(not(target_arch = "nvptx64"))]
 pub use operation::Transpose;
 
-/// What the kernel is for. No GPU sees this.
+/// The operation as the host sees it: rows and columns, A as input, B as output, the launch, and
+/// each element where it has to be, with the same bits. It is compiled for the host only.
 #[cfg(not(target_arch = "nvptx64"))]
 mod operation {
     use testkit::{
