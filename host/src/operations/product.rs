@@ -356,6 +356,16 @@ mod tests {
         }
     }
 
+    /// Of a kernel that is named, these have the executor's plan everywhere; other sizes have the device's.
+    #[test]
+    fn small_cases_are_told_from_others() {
+        for product in &ALL {
+            let described = product.describe();
+            let is_small = |case: &Vec<usize>| product.is_small(&described.sizes_of(case).unwrap()).unwrap();
+            assert!(described.small.iter().all(is_small) && !described.large.iter().any(is_small), "{}", product.name);
+        }
+    }
+
     #[test]
     fn every_kernel_has_cases_by_which_it_is_launched() {
         let by = |kernel: &str| ALL.iter().find_map(|product| product.by_kernel(kernel));

@@ -42,7 +42,8 @@ fn words(ncu: &Path, table: &Path, arguments: &[OsString]) -> Result<Vec<OsStrin
         reason: format!("this program is not to be found: {error}"),
     })?;
     let metrics: Vec<&str> = COUNTERS.iter().flat_map(|counter| counter.metrics).copied().collect();
-    let flags = ["--csv", "--page", "raw", "--print-units", "base", "--cache-control", "none", "--clock-control", "none"];
+    let flags =
+        ["--csv", "--page", "raw", "--print-units", "base", "--cache-control", "none", "--clock-control", "none"];
     let mut words = vec![ncu.into()];
     words.extend(flags.map(OsString::from));
     words.extend(["--metrics".into(), metrics.join(",").into(), "--log-file".into(), table.into(), program.into()]);
