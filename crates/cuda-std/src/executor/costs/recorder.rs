@@ -14,6 +14,10 @@ use super::{Cost, CostKind, Costs};
 /// The bytes of a sector of global memory.
 const SECTOR: usize = 32;
 
+/// The lanes whose asynchronous copies ask for sectors together: an H200 counts a sector twice of which two such parts of a warp copy 16 bytes
+/// each.
+const COPYING: u16 = 8;
+
 /// The banks of shared memory, and the bytes that each has of a line.
 const BANKS: usize = 32;
 const BANK_BYTES: usize = 4;
@@ -189,8 +193,12 @@ fn of_request(kind: CostKind, lanes: &[Access]) -> Cost {
     let mut cost = Cost { requests: 1, lanes: lanes.len() as u64, ..Cost::default() };
     match kind {
         CostKind::Wait | CostKind::Tma => return cost,
-        CostKind::GlobalLoad | CostKind::GlobalAtomicLoad | CostKind::GlobalStore | CostKind::AsyncCopy => {
+        CostKind::GlobalLoad | CostKind::GlobalAtomicLoad | CostKind::GlobalStore => {
             cost.sectors = count(lanes, SECTOR);
+        }
+        CostKind::AsyncCopy => {
+            let together = |a: &Access, b: &Access| a.lane / COPYING == b.lane / COPYING;
+            cost.sectors = lanes.chunk_by(together).map(|lanes| count(lanes, SECTOR)).sum();
         }
         CostKind::GlobalAtomic => {
             cost.sectors = count(lanes, SECTOR);
@@ -206,10 +214,10 @@ fn of_request(kind: CostKind, lanes: &[Access]) -> Cost {
     cost
 }
 
-/// In how many different pieces of memory of so many bytes these accesses are.
+/// In how many different pieces of memory of so many bytes these accesses are. A copy of nothing, which only fills in zeros, is in none.
 fn count(lanes: &[Access], piece: usize) -> u64 {
     let pieces = |access: &Access| access.address / piece..(access.address + usize::from(access.bytes)).div_ceil(piece);
-    let mut all: Vec<usize> = lanes.iter().flat_map(pieces).collect();
+    let mut all: Vec<usize> = lanes.iter().filter(|access| access.bytes > 0).flat_map(pieces).collect();
     all.sort_unstable();
     all.dedup();
     all.len() as u64
@@ -292,6 +300,10 @@ mod tests {
         assert_eq!(global(4, |lane| 4096 + 1024 * lane), (32, 128), "a column");
         assert_eq!(global(4, |_| 4096), (1, 4), "one for all");
         assert_eq!(global(1, |lane| 4096 + lane), (1, 32), "bytes");
+        assert_eq!(global(0, |lane| 4112 + 16 * lane), (0, 0), "nothing, wherever that begins");
+        let copies = |first: usize| of_request(CostKind::AsyncCopy, &lanes(16, |lane| first + 16 * lane)).sectors;
+        assert_eq!((global(16, |lane| 4112 + 16 * lane).0, copies(4112)), (17, 20), "not aligned, by eight lanes");
+        assert_eq!(copies(4096), 16, "copies of 128 bytes by eight lanes");
     }
 
     #[test]
