@@ -28,13 +28,13 @@ fn roots(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
     }
 }
 
-/// `y = x/x`, by way of another lane.
+/// `y = 0·x/x`, by way of another lane.
 #[kernel(block = 32)]
 fn quotients(x: GlobalSlice<'_, f32>, y: GlobalSliceMut<'_, f32>) {
     let i = thread::index_1d();
     unsafe {
         let x = x.get_unchecked(i); // <quotients: load>
-        let other = warp::warp_shuffle_xor(warp::ALL_LANES, x / x, 1, 32).0; // <quotients: shuffle>
+        let other = warp::warp_shuffle_xor(warp::ALL_LANES, 0.0 * x / x, 1, 32).0; // <quotients: shuffle>
         y.set_unchecked(i ^ 1, other);
     }
 }
