@@ -200,14 +200,12 @@ impl Context<'_> {
         }
     }
 
-    /// Keeps the stack of the running thread, which makes an access, if a report will be about that.
+    /// Keeps the stack of the running thread of a block that is looked at, which makes an access, if a report will be about that.
     #[cold]
     #[inline(never)]
     pub(super) fn witness(&self, spot: Option<Spot>, location: &'static Location<'static>) {
         let Some(backtraces) = self.backtraces else { return };
-        let is_watched = |other: &Watched| {
-            other.thread == self.thread().index && other.line == location.into() && other.block == self.block.get()
-        };
+        let is_watched = |other: &Watched| other.thread == self.thread().index && other.line == location.into();
         if backtraces.other.as_ref().is_some_and(is_watched) {
             self.require_headroom();
             let addresses = backtraces.callers.addresses();

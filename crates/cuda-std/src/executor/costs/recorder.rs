@@ -14,9 +14,10 @@ use super::{Cost, CostKind, Costs};
 /// The bytes of a sector of global memory.
 const SECTOR: usize = 32;
 
-/// The lanes whose asynchronous copies ask for sectors together: an H200 counts a sector twice of which two such parts of a warp copy 16 bytes
-/// each.
+/// The lanes whose asynchronous copies of 16 bytes ask for sectors together: an H200 counts a sector twice of which two such parts of a warp copy
+/// 16 bytes each. Of smaller copies all lanes ask together, as of loads.
 const COPYING: u16 = 8;
+const COPIED: u16 = 16;
 
 /// The banks of shared memory, and the bytes that each has of a line.
 const BANKS: usize = 32;
@@ -193,12 +194,12 @@ fn of_request(kind: CostKind, lanes: &[Access]) -> Cost {
     let mut cost = Cost { requests: 1, lanes: lanes.len() as u64, ..Cost::default() };
     match kind {
         CostKind::Wait | CostKind::Tma => return cost,
-        CostKind::GlobalLoad | CostKind::GlobalAtomicLoad | CostKind::GlobalStore => {
-            cost.sectors = count(lanes, SECTOR);
-        }
-        CostKind::AsyncCopy => {
+        CostKind::AsyncCopy if lanes.iter().any(|access| access.bytes == COPIED) => {
             let together = |a: &Access, b: &Access| a.lane / COPYING == b.lane / COPYING;
             cost.sectors = lanes.chunk_by(together).map(|lanes| count(lanes, SECTOR)).sum();
+        }
+        CostKind::GlobalLoad | CostKind::GlobalAtomicLoad | CostKind::GlobalStore | CostKind::AsyncCopy => {
+            cost.sectors = count(lanes, SECTOR);
         }
         CostKind::GlobalAtomic => {
             cost.sectors = count(lanes, SECTOR);
@@ -301,9 +302,12 @@ mod tests {
         assert_eq!(global(4, |_| 4096), (1, 4), "one for all");
         assert_eq!(global(1, |lane| 4096 + lane), (1, 32), "bytes");
         assert_eq!(global(0, |lane| 4112 + 16 * lane), (0, 0), "nothing, wherever that begins");
-        let copies = |first: usize| of_request(CostKind::AsyncCopy, &lanes(16, |lane| first + 16 * lane)).sectors;
-        assert_eq!((global(16, |lane| 4112 + 16 * lane).0, copies(4112)), (17, 20), "not aligned, by eight lanes");
-        assert_eq!(copies(4096), 16, "copies of 128 bytes by eight lanes");
+        let copies = |bytes: u16, first: usize| {
+            of_request(CostKind::AsyncCopy, &lanes(bytes, |lane| first + usize::from(bytes) * lane)).sectors
+        };
+        assert_eq!((global(16, |lane| 4112 + 16 * lane).0, copies(16, 4112)), (17, 20), "not aligned, by eight lanes");
+        assert_eq!(copies(16, 4096), 16, "copies of 128 bytes by eight lanes");
+        assert_eq!(copies(4, 4100), 5, "copies of elements, by all lanes");
     }
 
     #[test]
