@@ -16,9 +16,10 @@ use crate::epilogue::downloaded;
 use crate::invariance::upload;
 
 /// The kernels whose operands are packed.
-pub const KERNELS: [&str; 6] = [
+pub const KERNELS: [&str; 7] = [
     "gemm_wgmma_packed_fp32_3xfp16",
     "gemm_wgmma_packed_short_fp32_3xfp16",
+    "gemm_wgmma_packed_short_rows_fp32_3xfp16",
     "gemm_wgmma_packed_fp32_normwise",
     "gemm_wgmma_packed_fp32_10xint8",
     "gemm_wgmma_packed_bf16",

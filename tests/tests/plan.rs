@@ -356,6 +356,18 @@ fn few_terms_are_stored_by_tma_where_it_can() {
     assert_eq!(refused(&with_c(Placement { alignment: 8, ..row_major(2000) })), Refusal::Results);
     // Stored by columns, C is computed as its transpose.
     assert_eq!(plan_with(&h200(), &with_c(Placement::column_major(1000)), SHORT, 1).kernel().name, SHORT);
+    // What TMA cannot store, warps do.
+    const ROWS: &str = "gemm_wgmma_packed_short_rows_fp32_3xfp16";
+    let few_bytes = Placement { alignment: 8, ..row_major(2000) };
+    for product in [overwritten(2002, 60), with_c(row_major(2001)), with_c(few_bytes)] {
+        assert_eq!(plan_with(&h200(), &product, ROWS, 1).kernel().name, ROWS);
+    }
+    let refused_by_rows = |product: &Description| refusal(&h200(), product, Options::from(kernel(ROWS)));
+    assert_eq!(refused_by_rows(&overwritten(2001, 60).with_factors(1.0, 0.5)), Refusal::OldValues);
+    let with_gaps = with_c(Placement { row_stride: 4000, col_stride: 2, ..row_major(2000) });
+    assert_eq!(refused_by_rows(&with_gaps), Refusal::Results);
+    let large = product("NT", 16384, 16383, 64).with_factors(1.0, 0.0);
+    assert_eq!(chosen(&h200(), &large, Precision::Fp32).kernel().name, ROWS);
     let splits = Options { splits: Some(2), ..Options::from(kernel(SHORT)) };
     assert_eq!(refusal(&h200(), &overwritten(2000, 60), splits), Refusal::NoSplits { splits: 2 });
 }

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A thread that issues a TMA operation while the queue of TMA is full has to wait. The storing warp has nothing else to do; the
-//! warpgroup never waits for TMA itself.
+//! warpgroup never waits for TMA itself. Rows that TMA cannot store, the storing warp stores itself ([`Staging::store_rows`]).
 //!
 //! # The width of a box
 //!
@@ -29,6 +29,7 @@
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 
+use crate::matrix::MatrixMut;
 use crate::named_barrier::{NamedBarrier, NamedBarrierIds, NamedBarriers};
 use crate::shared_layout::{SharedArray, SharedLayout};
 
@@ -367,6 +368,69 @@ impl Staging {
                     hopper::store_tile(self.memory, (index * BOX_LEN) as usize, map, at);
                 }
                 hopper::commit_stores();
+            }
+        }
+    }
+
+    /// Stores the next results without TMA, for a C whose rows may begin anywhere: those inside C, from this row and column on.
+    ///
+    /// ```
+    /// # use blocks::{examples::staging, matrix::MatrixMut, staging::*};
+    /// # use cuda_std::{GlobalSliceMut, examples::run_over, prelude::*};
+    /// // Rows of 67 elements; there are 60 of them.
+    /// let mut c = vec![9.0; 60 * 67];
+    /// run_over(128 + 32, &mut c, |data: GlobalSliceMut<'_, f32>| {
+    ///     let (t, c) = (thread::thread_idx_x(), MatrixMut::new(data, 60, 67, 67, 1).unwrap());
+    ///     // SAFETY: a warpgroup writes once, each thread one column, and its storing warp stores once.
+    ///     unsafe {
+    ///         let staging = staging(0);
+    ///         if t >= 128 {
+    ///             return staging.store_rows(&c, [0, 64]);
+    ///         }
+    ///         staging.acquire();
+    ///         (0..64).for_each(|row| staging.memory().write(Staging::place(row, t) as usize, t as f32));
+    ///         staging.commit();
+    ///     }
+    /// });
+    /// assert!(c.iter().enumerate().all(|(i, c)| *c == if i % 67 < 64 { 9.0 } else { (i % 67 - 64) as f32 }));
+    /// ```
+    ///
+    /// # Safety
+    /// As for [`Staging::store`], which this warp does not call for the same staging. C is contiguous along its rows.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn store_rows(self, c: &MatrixMut<'_>, [row, col]: [u32; 2]) {
+        /// How many rows are read before they are stored: as many as few registers have room for.
+        const AT_A_TIME: u32 = 2;
+        const PIECES: u32 = COLS / warp::LANES;
+        let lane = warp::lane_id();
+        // SAFETY: all lanes come here. They have read what was there when the warp arrives, and read what is there when the warpgroup has.
+        unsafe {
+            warp::sync_warp(warp::ALL_LANES);
+            self.empty().arrive();
+            self.full().sync();
+            let rows = c.rows().saturating_sub(row).min(ROWS);
+            // How many columns there are from this lane's first one on.
+            let cols = c.cols().saturating_sub(col + lane);
+            let (mut down, mut offset) = (0, c.offset(row, col + lane));
+            while down < rows {
+                let mut values = [[0.0; PIECES as usize]; AT_A_TIME as usize];
+                for i in 0..AT_A_TIME {
+                    for piece in 0..PIECES {
+                        let at = place(down + i, warp::LANES * piece + lane);
+                        values[i as usize][piece as usize] = self.memory.read(at as usize);
+                    }
+                }
+                for i in 0..AT_A_TIME {
+                    for piece in 0..PIECES {
+                        if down + i < rows && warp::LANES * piece < cols {
+                            let place = offset + (warp::LANES * piece) as usize;
+                            c.data().set_unchecked(place, values[i as usize][piece as usize]);
+                        }
+                    }
+                    offset += c.row_stride() as usize;
+                }
+                down = hint::keep_rolled(down + AT_A_TIME);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Products of packed operands with small k, for compute capability 9.0: [`gpu_kernels::gemm::hopper::short_k`].
 
 use cuda_driver::{TensorElement, TensorSwizzle};
+use cuda_std::KernelFacts;
 use gpu_kernels::gemm::hopper::short_k::*;
 
 use super::auxiliary::Format;
@@ -13,20 +14,36 @@ use crate::refusal::Refusal;
 use crate::{Error, Sizes};
 
 /// Three fp16 products, accurate element by element, for small k.
-pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 1] = [KernelInfo {
-    idea: "as packed operands are multiplied, for small k; TMA stores the results",
-    tile: Some(SHORT_K_TILE),
-    divides_sums: false,
-    performance: Performance::new(1, 1.08).block(3.35),
-    ..packed(THREE_FP16, gemm_wgmma_packed_short_fp32_3xfp16::FACTS, &ShortK)
-}];
+pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 2] = [
+    KernelInfo {
+        idea: "as packed operands are multiplied, for small k; TMA stores the results",
+        performance: Performance::new(1, 1.08).block(3.35),
+        ..short(gemm_wgmma_packed_short_fp32_3xfp16::FACTS, &ByTma)
+    },
+    KernelInfo {
+        idea: "as packed operands are multiplied, for small k; warps of their own store the results, whose rows may begin anywhere",
+        performance: Performance::new(1, 1.0).block(8.6),
+        ..short(gemm_wgmma_packed_short_rows_fp32_3xfp16::FACTS, &ByRows)
+    },
+];
 
-/// The contract: k of at most [`MAX_K`], and results that a tensor map can describe, and whose old values are not
-/// needed, because TMA stores them.
+/// What the kernels have in common.
+const fn short(facts: KernelFacts, contract: &'static dyn Contract) -> KernelInfo {
+    KernelInfo { tile: Some(SHORT_K_TILE), divides_sums: false, ..packed(THREE_FP16, facts, contract) }
+}
+
+/// The contract of both: k of at most [`MAX_K`], and results whose old values are not needed.
+const MOST: Sizes = Sizes { m: usize::MAX, n: usize::MAX, k: MAX_K as usize };
+
+/// The contract of the kernel whose results TMA stores: a tensor map can describe them.
 #[derive(Debug)]
-struct ShortK;
+struct ByTma;
 
-impl Contract for ShortK {
+/// The contract of the kernel whose warps store the results: neighbours in a row are neighbours in memory.
+#[derive(Debug)]
+struct ByRows;
+
+impl Contract for ByTma {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
         let [map_a, map_b] = maps_of(device, call, PAIRS, SHORT_K_TILE)?;
         let [length, lines] = STORED;
@@ -56,10 +73,42 @@ impl Contract for ShortK {
     }
 
     fn most(&self) -> Sizes {
-        Sizes { m: usize::MAX, n: usize::MAX, k: MAX_K as usize }
+        MOST
     }
 
     fn stores(&self) -> Stores {
         Stores::Lines
+    }
+}
+
+impl Contract for ByRows {
+    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
+        let [map_a, map_b] = maps_of(device, call, PAIRS, SHORT_K_TILE)?;
+        let &Call { gemm, steps, packed: [a, b], .. } = call;
+        let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
+        device.launch(gemm_wgmma_packed_short_rows_fp32_3xfp16 { map_a, map_b, gemm, info_a, info_b, steps, blocks })
+    }
+
+    fn format(&self) -> Option<Format> {
+        Some(PAIRS)
+    }
+
+    fn does_steps(&self) -> bool {
+        true
+    }
+
+    fn refusal(&self, product: &Description) -> Option<Refusal> {
+        if !product.beta_is_zero {
+            return Some(Refusal::OldValues);
+        }
+        (product.c.order() != Some(Order::RowMajor)).then_some(Refusal::Results)
+    }
+
+    fn most(&self) -> Sizes {
+        MOST
+    }
+
+    fn stores(&self) -> Stores {
+        Stores::WholeRows
     }
 }

@@ -1,5 +1,5 @@
 //! fp32-accurate products with k up to 64, `C = α·A·B`, of operands that are stored as pairs of fp16 numbers: the time is that of
-//! writing C, so TMA stores it.
+//! writing C, so TMA stores it, or a warp that has nothing else to do.
 //!
 //! ```text
 //!  three stages of operands    registers                              64×128 results             global memory
@@ -23,7 +23,8 @@
 //!
 //! Tiles are computed row by row of C: what all blocks write at a time lies together.
 //!
-//! TMA leaves out what lies outside of C, but by 16 bytes: so the rows of C have a multiple of 4 elements.
+//! TMA leaves out what lies outside of C, but by 16 bytes: so the rows of C have a multiple of 4 elements. Where they have not, or begin anywhere, the
+//! storing warps store them themselves, by single elements: another kernel, which takes no map of C.
 //!
 //! Tiles of the fallback, and those with exceptions, are computed here, too, in plain fp32 (`gemm::fp32_tile`): that is slow for each k, of which there are
 //! few. They take the same way through shared memory, where a warp does the steps of an epilogue (`gemm::staged_steps`) on its rows.
@@ -157,15 +158,15 @@ impl Beside for TileDescriptor {
 ///
 /// # Safety
 /// Called by all threads of a block of 384, launched with the shared memory of [`MEMORY`], and with tensor maps of A and B
-/// of `gemm` as they have been packed, what goes with them, and a tensor map of C.
+/// of `gemm` as they have been packed, what goes with them, and a way to store C.
 #[inline(always)]
 unsafe fn multiply_short(
     map_a: TensorMap<'_>,
     map_b: TensorMap<'_>,
     gemm: TiledGemm<'_>,
-    map_c: TensorMapMut<'_>,
     info: [PairInfo<'_>; 2],
     steps: &Steps<'_>,
+    results: impl Results,
 ) {
     // SAFETY: all threads come here, and each role goes through all tiles and stages. The warps of a warpgroup give up and
     // acquire registers together.
@@ -189,7 +190,7 @@ unsafe fn multiply_short(
                     block += thread::grid_dim_x();
                 }
             } else if warp <= PARTS {
-                store(gemm, warp - 1, map_c);
+                store(gemm, warp - 1, results);
             }
         } else {
             hopper::acquire_registers::<CONSUMER_REGISTERS>();
@@ -198,22 +199,71 @@ unsafe fn multiply_short(
     }
 }
 
-/// The storing warp of a consumer warpgroup: issues the TMA stores of its results, tile by tile.
+/// How the storing warp of a warpgroup stores what has been staged.
+trait Results: Copy {
+    /// Stores the next results, which are of a tile from this row and column on.
+    ///
+    /// # Safety
+    /// As for [`Staging::store`]; it is a way to store the results of the tile's product.
+    unsafe fn store(self, staging: Staging, tile: &Tile<'_>, place: [u32; 2]);
+
+    /// Waits until the shared memory has been read.
+    ///
+    /// # Safety
+    /// Called by all lanes of the storing warp.
+    unsafe fn end(self);
+}
+
+/// By TMA.
+#[derive(Clone, Copy)]
+struct ByTma<'a>(TensorMapMut<'a>);
+
+/// By the warp itself.
+#[derive(Clone, Copy)]
+struct ByRows;
+
+impl Results for ByTma<'_> {
+    #[inline(always)]
+    unsafe fn store(self, staging: Staging, tile: &Tile<'_>, [row, col]: [u32; 2]) {
+        // SAFETY: the caller's promise.
+        unsafe { staging.store(self.0, [col, row, tile.product]) };
+    }
+
+    #[inline(always)]
+    unsafe fn end(self) {
+        // SAFETY: the caller's promise.
+        unsafe { Staging::wait_until_read() };
+    }
+}
+
+impl Results for ByRows {
+    #[inline(always)]
+    unsafe fn store(self, staging: Staging, tile: &Tile<'_>, place: [u32; 2]) {
+        // SAFETY: the caller's promise.
+        unsafe { staging.store_rows(&tile.c, place) };
+    }
+
+    #[inline(always)]
+    unsafe fn end(self) {}
+}
+
+/// The storing warp of a consumer warpgroup: stores its results, tile by tile.
 ///
 /// # Safety
 /// Called by all lanes of one warp for each warpgroup.
 #[inline(always)]
-unsafe fn store(gemm: TiledGemm<'_>, warpgroup: u32, map_c: TensorMapMut<'_>) {
+unsafe fn store(gemm: TiledGemm<'_>, warpgroup: u32, results: impl Results) {
     let mut block = thread::block_idx_x();
     // SAFETY: all lanes come here. The warpgroup writes the same halves of the same tiles, in this order.
     unsafe {
         let staging = Staging::new(MEMORY.results, warpgroup);
         while let Some(tile) = gemm.tile_by_rows(SHORT_K_TILE, block) {
-            staging.store(map_c, [tile.col, tile.row + warpgroup * WARPGROUP_ROWS, tile.product]);
-            staging.store(map_c, [tile.col + HALF, tile.row + warpgroup * WARPGROUP_ROWS, tile.product]);
+            let row = tile.row + warpgroup * WARPGROUP_ROWS;
+            results.store(staging, &tile, [row, tile.col]);
+            results.store(staging, &tile, [row, tile.col + HALF]);
             block += thread::grid_dim_x();
         }
-        Staging::wait_until_read();
+        results.end();
     }
 }
 
@@ -413,26 +463,39 @@ fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
         && map.layout().swizzle == TileSwizzle::None
 }
 
-/// `C = α·A·B` in fp32, of packed operands with a small k.
+/// What both kernels take: operands as they have been packed, with what goes with them.
+#[cfg(not(target_arch = "nvptx64"))]
+fn takes(
+    gemm: &TiledGemm<'_>,
+    [map_a, map_b]: [&TensorMap<'_>; 2],
+    [info_a, info_b]: [&PairInfo<'_>; 2],
+    steps: &Steps<'_>,
+) -> bool {
+    let (a, b) = (gemm.a(), gemm.b());
+    let k = a.first().cols();
+    gemm.overwrites()
+        && gemm.splits() == 1
+        && gemm.effective_k() > 0
+        && k <= MAX_K
+        && gemm.blocks(SHORT_K_TILE) <= MAX_BLOCKS
+        && describes(map_a, [gemm.m(), k, a.distinct()], SHORT_K_TILE.m)
+        && describes(map_b, [gemm.n(), k, b.distinct()], SHORT_K_TILE.n)
+        && info_a.are_of_pairs(a.distinct(), gemm.m(), k)
+        && info_b.are_of_pairs(b.distinct(), gemm.n(), k)
+        && fallback([*info_a, *info_b]).has_flags_of(gemm)
+        && steps_fit(steps, gemm)
+}
+
+/// `C = α·A·B` in fp32, of packed operands with a small k, for a C that TMA stores.
 #[kernel(
     block = 384,
     min_blocks = 1,
     arch = "sm_90a",
     dynamic_shared = MEMORY.bytes,
     requires(
-        gemm.overwrites(),
-        gemm.splits() == 1,
+        takes(&gemm, [&map_a, &map_b], [&info_a, &info_b], &steps),
         gemm.n().is_multiple_of(4),
-        gemm.effective_k() > 0,
-        gemm.a().first().cols() <= MAX_K,
-        gemm.blocks(SHORT_K_TILE) <= MAX_BLOCKS,
-        describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().distinct()], SHORT_K_TILE.m),
-        describes(&map_b, [gemm.n(), gemm.b().first().rows(), gemm.b().distinct()], SHORT_K_TILE.n),
-        stores_results_of(&map_c, &gemm),
-        info_a.are_of_pairs(gemm.a().distinct(), gemm.m(), gemm.a().first().cols()),
-        info_b.are_of_pairs(gemm.b().distinct(), gemm.n(), gemm.b().first().rows()),
-        fallback([info_a, info_b]).has_flags_of(&gemm),
-        steps_fit(&steps, &gemm)
+        stores_results_of(&map_c, &gemm)
     )
 )]
 pub fn gemm_wgmma_packed_short_fp32_3xfp16(
@@ -448,11 +511,43 @@ pub fn gemm_wgmma_packed_short_fp32_3xfp16(
     _ = blocks; // for the grid alone
     // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the tensor maps
     // describe and what goes with them.
-    unsafe { multiply_short(map_a, map_b, gemm, map_c, [info_a, info_b], &steps) }
+    unsafe { multiply_short(map_a, map_b, gemm, [info_a, info_b], &steps, ByTma(map_c)) }
+}
+
+/// `C = α·A·B` in fp32, of packed operands with a small k, for a C whose rows may begin anywhere.
+#[kernel(
+    block = 384,
+    min_blocks = 1,
+    arch = "sm_90a",
+    dynamic_shared = MEMORY.bytes,
+    requires(
+        takes(&gemm, [&map_a, &map_b], [&info_a, &info_b], &steps),
+        gemm.c().first().is_contiguous_along_rows()
+    )
+)]
+pub fn gemm_wgmma_packed_short_rows_fp32_3xfp16(
+    map_a: TensorMap<'_>,
+    map_b: TensorMap<'_>,
+    gemm: TiledGemm<'_>,
+    info_a: PairInfo<'_>,
+    info_b: PairInfo<'_>,
+    steps: Steps<'_>,
+    blocks: u32,
+) {
+    _ = blocks; // for the grid alone
+    // SAFETY: as above; C is contiguous along its rows.
+    unsafe { multiply_short(map_a, map_b, gemm, [info_a, info_b], &steps, ByRows) }
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl crate::Grid for gemm_wgmma_packed_short_fp32_3xfp16<'_> {
+    fn grid(&self) -> Dim3 {
+        grid(&self.gemm, SHORT_K_TILE, self.blocks)
+    }
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl crate::Grid for gemm_wgmma_packed_short_rows_fp32_3xfp16<'_> {
     fn grid(&self) -> Dim3 {
         grid(&self.gemm, SHORT_K_TILE, self.blocks)
     }
