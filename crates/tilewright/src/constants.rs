@@ -76,10 +76,10 @@ impl Machine {
             preparing_share: 0.85,
             // 0.4 to 0.5.
             storing_share: 0.5,
-            // 3 to 6.
-            stored_one_by_one: 4.0,
-            // 1 to 1.5.
-            stored_in_lines: 1.0,
+            // 1.2 to 4.
+            stored_one_by_one: 2.7,
+            // 0.3 to 1.2.
+            stored_in_lines: 0.6,
             fp32_rate: 1e9,
             tf32_rate: 1e9,
             fp64_rate: 1e9,
@@ -129,7 +129,7 @@ pub struct KernelConstants {
     pub share_of_peak: f64,
     /// What a block costs apart from its steps, in seconds: filling its pipeline and storing its results.
     pub block_seconds: f64,
-    /// How many times as long it takes where lines of A and B begin anywhere, not at multiples of 16 bytes.
+    /// How many times as long its steps take where lines of A and B begin anywhere, not at multiples of 16 bytes.
     pub unaligned: f64,
 }
 
