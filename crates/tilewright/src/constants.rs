@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 /// What files of constants say they are.
 const KIND: &str = "tilewright-constants";
 
-/// The version of the format.
-const SCHEMA: u32 = 1;
+/// The version of the format, and of what the numbers in it mean to the model.
+const SCHEMA: u32 = 2;
 
 /// The constants of a GPU that do not depend on a kernel. All times are in seconds, all rates in operations or bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -361,7 +361,7 @@ mod tests {
             ("".to_owned(), "it is no file of constants: EOF"),
             (r#"{"schema": 1}"#.to_owned(), "missing field `kind`"),
             (text.replace(KIND, "a table"), "`a table`"),
-            (text.replace("\"schema\":1", "\"schema\":7"), "version 7, and this program reads version 1"),
+            (text.replace("\"schema\":2", "\"schema\":7"), "version 7, and this program reads version 2"),
             (text.replace("\"unaligned\":1.1", "\"unaligned\":-1.0"), "kernels.gemm_mma_nn_tf32.unaligned is -1"),
             (text.replace("\"unaligned\":1.1", "\"unaligned\":0.0"), "has to be a positive number"),
             (text.replace("\"launch_seconds\":", "\"launch_seconds\":-"), "machine.launch_seconds is -0.00000"),

@@ -52,7 +52,12 @@ const fn on_cuda_cores(most_columns: u32) -> Common {
         scheme: Scheme::Fp32,
         sums: SumOrder::Own,
         tile: tile_on_cuda_cores(most_columns),
-        performance: Performance::new(1, 0.42).block_that_waits(1.6).unaligned(1.92).by_columns(1.0, 1.25).parts_of_steps(8).columns_by_elements(),
+        performance: Performance::new(1, 0.42)
+            .block_that_waits(1.6)
+            .unaligned(1.92)
+            .by_columns(1.0, 1.25)
+            .parts_of_steps(8)
+            .columns_by_elements(),
     }
 }
 
@@ -88,7 +93,8 @@ macro_rules! narrow_kernels {
 
 /// For 16 columns at a time, and for 32.
 const SIXTEEN: Performance = Performance::new(1, 0.219).block(2.83).unaligned_but_for_pairs(1.8).by_columns(0.834, 1.0);
-const THIRTY_TWO: Performance = Performance::new(1, 0.299).block(4.5).unaligned_but_for_pairs(1.49).by_columns(0.88, 1.0);
+const THIRTY_TWO: Performance =
+    Performance::new(1, 0.299).block(4.5).unaligned_but_for_pairs(1.49).by_columns(0.88, 1.0);
 
 narrow_kernels! {
     NARROW_2 on_cuda_cores(2), 2, MAX_PITCH_OF_B,

@@ -60,14 +60,14 @@ const COLUMNS_64_THREE_TF32: Common = Common {
     idea: "TMA feeds tensor cores; tiles of 64 columns: a large A is read once",
     sums: SumOrder::Wgmma { terms: 32, as_transposes: true },
     tile: tile_of(64),
-    performance: Performance::new(1, 0.74).block(5.5),
+    performance: Performance::new(1, 0.74).block(5.5).of_bandwidth(1.1),
     ..THREE_TF32
 };
 /// Tiles of 32 columns.
 const COLUMNS_32_THREE_TF32: Common = Common {
     idea: "TMA feeds tensor cores; tiles of 32 columns: a large A is read once",
     tile: tile_of(32),
-    performance: Performance::new(1, 0.54).block(4.7),
+    performance: Performance::new(1, 0.54).block(4.7).of_bandwidth(1.1),
     ..COLUMNS_64_THREE_TF32
 };
 

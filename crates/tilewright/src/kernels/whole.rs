@@ -268,7 +268,8 @@ mod tests {
         // By the banks of all lanes' elements, each of which is one of a lattice.
         let counted = |[products, rows, cols]: [(u64, u64); 3]| {
             let mut elements = std::collections::BTreeSet::new();
-            let lanes = (0..products.0).flat_map(|p| (0..rows.0).flat_map(move |r| (0..cols.0).map(move |c| [p, r, c])));
+            let lanes =
+                (0..products.0).flat_map(|p| (0..rows.0).flat_map(move |r| (0..cols.0).map(move |c| [p, r, c])));
             for [product, row, col] in lanes.take(LANES as usize) {
                 elements.insert(product * products.1 + row * rows.1 + col * cols.1);
             }

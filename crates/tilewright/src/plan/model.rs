@@ -410,8 +410,8 @@ fn trips_of_reduction(n: usize, splits: u32) -> f64 {
     // Threads that share partials, which wait for each other's sums where they are of several warps.
     let sharers: u32 = match splits {
         ..MANY_SPLITS => 1,
-        ..64 => 4,
-        ..256 => 32,
+        MANY_SPLITS..64 => 4,
+        64..256 => 32,
         _ => 128,
     };
     let meeting = if sharers < 32 { 0.0 } else { 1.0 };
@@ -463,8 +463,7 @@ fn stored(candidate: &KernelCandidate, stores: Stores) -> Stored {
         (_, true) => (2, Stored::OneByOne(PAIRS * results)),
         (_, false) => (4, Stored::OneByOne(results)),
     };
-    let in_vectors =
-        stores == Stores::WholeRows || is_divided || product.c.leading_dimension().is_multiple_of(width);
+    let in_vectors = stores == Stores::WholeRows || is_divided || product.c.leading_dimension().is_multiple_of(width);
     if in_vectors { Stored::Apart(0.0) } else { apart }
 }
 

@@ -259,13 +259,27 @@ fn operands_that_begin_anywhere_cost_instructions_which_the_memory_may_hide() {
     };
     let [two, sixteen] = [times("gemm_narrow_2_nt_fp32", 2), times("gemm_narrow_16_nt_fp32", 16)];
     assert!(two > 1.0 && two < 1.05 && sixteen > 1.3, "{two} {sixteen}");
+    // Columns are then loaded element by element: less is under way at a time.
+    let by_columns = |pitch| {
+        let placed = [Placement::column_major(pitch), Placement::column_major(8192), Placement::row_major(2)];
+        estimated("gemm_narrow_2_tt_fp32", [8192, 2, 8192], placed)
+    };
+    assert!(by_columns(8193) > 1.5 * by_columns(8192), "{} {}", by_columns(8193), by_columns(8192));
+}
+
+#[test]
+fn nothing_hides_what_a_block_costs_that_has_a_multiprocessor_for_itself() {
+    // Ten waves of blocks of 32 rows, which read 692 MB.
+    let (m, k) = (10 * 132 * 32, 4096);
+    let placed = [Placement::row_major(k), Placement::column_major(k), Placement::row_major(2)];
+    let ms = estimated("gemm_narrow_2_nt_fp32", [m, 2, k], placed);
+    let reading = 4e-9 * (m * k) as f64 / 4.2;
+    assert!(ms - reading > 15e-3, "{ms} {reading}");
 }
 
 #[test]
 fn warps_that_divide_a_step_take_as_long_as_what_a_short_sum_has_of_it() {
-    let time = |kernel: &str, k: usize| {
-        estimated(kernel, [512, 512, k], [Placement::row_major(512); 3])
-    };
+    let time = |kernel: &str, k: usize| estimated(kernel, [512, 512, k], [Placement::row_major(512); 3]);
     // A step has 128 terms, 16 for each of eight warps.
     let sliced = |k| time("gemm_sliced_32x32_fp32_3xtf32", k);
     let eighth = sliced(32) - sliced(16);
