@@ -94,7 +94,7 @@ impl Tma {
     }
 
     /// Ends the launch unless TMA, and the tensor cores, see what was written to a word of the dynamic shared memory, which
-    /// the running thread has read just now. There is a shadow.
+    /// the running thread has them read, or write. The word is inside.
     pub(super) fn require_visible(context: &Context<'_>, word: usize, location: &'static Location<'static>) {
         // What TMA itself has written, it sees.
         let is_visible = |thread: usize, interval: u64| {
@@ -151,7 +151,12 @@ impl Tile<'_> {
         let (bytes, size) = (self.element().bytes(), self.size());
         let base = self.pointer().addr();
         let mut line: Option<(usize, usize)> = None;
-        let note = |(start, end): (usize, usize)| context.note_global(base + start, end - start, kind, location);
+        let note = |(start, end): (usize, usize)| {
+            context.note_global(base + start, end - start, kind, location);
+            if kind == AccessKind::Read {
+                context.require_not_written(base + start, end - start, location);
+            }
+        };
         self.visit(kind, |_, at| {
             // What is behind the memory is reported where it is written.
             if at + bytes > size {
@@ -242,6 +247,10 @@ fn issue_load(
 ) {
     require_barrier(context, barrier, location);
     products::require_read(context, &target, location);
+    if context.checks == Checks::Full {
+        // What threads have written there might otherwise come behind what TMA writes.
+        target.clone().for_each(|word| Tma::require_visible(context, word, location));
+    }
     let data = words_to_access(&DYNAMIC, target.clone(), location, note_pending_load).cast::<u32>();
     for word in target.clone() {
         // SAFETY: inside the dynamic shared memory, as just checked. No other OS thread uses the data.

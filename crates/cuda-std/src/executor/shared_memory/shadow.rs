@@ -183,7 +183,7 @@ pub(in super::super) struct Conflict {
 }
 
 /// How an atomic operation on shared memory is called: whoever can reach it is in the block.
-const ATOMIC: AccessKind = AccessKind::Atomic { scope: crate::atomic::Scope::Device };
+const ATOMIC: AccessKind = AccessKind::Atomic { scope: crate::atomic::Scope::Device, bytes: 4 };
 
 /// Whether bytes had been written before they were read.
 #[derive(PartialEq, Eq)]
@@ -361,13 +361,16 @@ impl SharedMemory {
     }
 
     /// Who wrote a word of the dynamic shared memory last in this block, or a part of it, and where, unless `is_fine` with that thread and
-    /// interval. The word is inside, and has been read by the running thread just now.
+    /// interval; nobody where nothing is known of the memory. The word is inside.
     pub(in super::super) fn writer_unless(
         &self,
         word: usize,
         is_fine: impl Fn(usize, u64) -> bool,
     ) -> Option<(usize, &'static Location<'static>)> {
-        // SAFETY: the read has found a shadow there.
+        if with_placement(&DYNAMIC, |placement| placement.keys.get()).is_null() {
+            return None;
+        }
+        // SAFETY: the running block uses the array, which has keys, and the word is inside, as whoever asks has checked.
         let (_, shadow) = unsafe { entries(&DYNAMIC, word) };
         shadow.records().iter().find_map(|record| {
             let Access { stamp, location } = record.write;
