@@ -8,6 +8,11 @@
 /// The type has the same size, alignment (at most 16) and meaning of its bytes on the GPU and on the CPU, for which
 /// [`KernelParam::LAYOUT`] stands; and [`KernelParam::visit_views`] reports every view in it; there is none if
 /// [`KernelParam::HAS_VIEWS`] says so.
+#[diagnostic::on_unimplemented(
+    message = "a kernel takes no `{Self}`",
+    note = "it takes numbers (u32 for bool, u64 for usize), arrays of them, views of memory (`GlobalSlice`, `DisjointSlice`, `GlobalSliceMut`, \
+            `GlobalAtomics`), tensor maps, and structs of such: `#[derive(Clone, Copy, KernelParam)] #[repr(C)]`"
+)]
 pub unsafe trait KernelParam: Copy + Send + Sync {
     /// Stands for the layout: types that are laid out differently have different ones. What was compiled for the GPU and what was
     /// compiled for the CPU are of one source, but not always the same, because of a `#[cfg]` for example. Where these numbers

@@ -4,7 +4,6 @@
 use crate::Element;
 #[cfg(target_arch = "nvptx64")]
 use crate::element::vector;
-#[cfg(not(target_arch = "nvptx64"))]
 use crate::element::vector::vector_bytes;
 
 /// A static array in shared memory, one for each block.
@@ -498,6 +497,7 @@ impl<T: Element> SharedSlice<T> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn read_vector<const N: usize>(&self, index: usize) -> [T; N] {
+        const { vector_bytes::<T, N>() };
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: in bounds, aligned and free of races by the caller's promise.
         unsafe {
@@ -539,6 +539,7 @@ impl<T: Element> SharedSlice<T> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn write_vector<const N: usize>(&self, index: usize, values: [T; N]) {
+        const { vector_bytes::<T, N>() };
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: in bounds, aligned and free of races by the caller's promise.
         unsafe {
