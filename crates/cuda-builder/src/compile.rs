@@ -32,8 +32,9 @@ const NO_CHECKS: [&str; 2] = ["-Coverflow-checks=off", "-Cdebug-assertions=off"]
 /// iterators are the better for it, so it is left out only where it has copied what threads have to come to together.
 const NO_JUMP_THREADING: &str = "-Zmir-enable-passes=-JumpThreading";
 
-/// What rustc says of a constant in a function that is called with what it must not be, such as a vector of three elements.
-const IN_A_CONSTANT: &str = "erroneous constant encountered";
+/// What rustc says of a constant that panics, such as one in a function that is called for a vector of three elements; and of that call.
+const CONSTANT_PANICS: &str = "error[E0080]";
+const INSTANTIATED: &str = "encountered while instantiating";
 
 /// It names the call only if it has not inlined the function before. So a crate with such an error is compiled once more, for the message.
 const NO_INLINING: &str = "-Zinline-mir=no";
@@ -120,7 +121,8 @@ pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
         run(&mut command, quiet).map_err(Error::io("run", &toolchain.cargo))?;
 
     let mut messages = Messages::read(&stdout);
-    if messages.errors.iter().any(|error| error.contains(IN_A_CONSTANT)) {
+    let is_without_call = |error: &String| error.starts_with(CONSTANT_PANICS) && !error.contains(INSTANTIATED);
+    if messages.errors.iter().any(is_without_call) {
         let again = run(command.arg(NO_INLINING), true).map_err(Error::io("run", &toolchain.cargo))?;
         let again = Messages::read(&again.stdout);
         if !again.errors.is_empty() {
@@ -214,9 +216,9 @@ impl Messages {
                     match message["level"].as_str() {
                         Some("warning") if !is_count => messages.warnings.push(rendered),
                         Some(level) if level.starts_with("error") => messages.errors.push(rendered),
-                        // What a constant is that cannot be worked out: behind the error, where in the crate it is wanted.
-                        Some("note") if let Some(error) = messages.errors.last_mut() => {
-                            *error += &format!("\n{rendered}")
+                        // Which call a constant belongs to that cannot be worked out: a message of its own, behind the error.
+                        Some("note") if rendered.contains(INSTANTIATED) => {
+                            messages.errors.last_mut().into_iter().for_each(|error| *error += &format!("\n{rendered}"));
                         }
                         _ => {}
                     }
@@ -285,13 +287,13 @@ mod tests {
 {"reason":"compiler-message","message":{"level":"warning","rendered":"unused\n","spans":[{}],"code":{"code":"unused"}}}
 {"reason":"compiler-message","message":{"level":"warning","rendered":"1 warning emitted","spans":[],"code":null}}
 {"reason":"compiler-message","message":{"level":"error","rendered":"mismatched types","spans":[{}],"code":null}}
-{"reason":"compiler-message","message":{"level":"note","rendered":"while instantiating `f`\n","spans":[{}],"code":null}}
+{"reason":"compiler-message","message":{"level":"note","rendered":"encountered while instantiating `f`\n","spans":[{}],"code":null}}
 not json
 {"reason":"compiler-artifact","target":{"name":"gpu-kernels"},"filenames":["/t/libgpu_kernels.a"]}
 "#;
         let messages = Messages::read(text.as_bytes());
         assert_eq!(messages.library, Some(("gpu_kernels".to_owned(), PathBuf::from("/t/libgpu_kernels.a"))));
         assert_eq!(messages.warnings, ["unused"]);
-        assert_eq!(messages.errors, ["mismatched types\nwhile instantiating `f`"]);
+        assert_eq!(messages.errors, ["mismatched types\nencountered while instantiating `f`"]);
     }
 }

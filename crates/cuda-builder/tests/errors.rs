@@ -133,6 +133,20 @@ fn a_constant_that_cannot_be_has_the_line_that_asks_for_it() {
     let error = refused("vector", "", body).to_string();
     assert!(error.contains("a vector of elements has 1, 2, 4, 8 or 16 bytes"), "{error}");
     assert!(error.contains("src/lib.rs:10:"), "{error}");
+    let source = "#![no_std]\nuse cuda_std::prelude::*;\n#[kernel(block = 32)]\n\
+                  pub fn k(x: DisjointSlice<'_, f32>, w: [f32; 1020]) { if let Some(x) = x.own() { x.set(w[3]) } }\n";
+    let of_bytes = |source: &str| builder(&write_crate("errors", "parameters", source, "")).build();
+    assert_eq!(of_bytes(source).unwrap().warnings, [""; 0]);
+    let error = of_bytes(&source.replace("1020", "1021")).unwrap_err().to_string();
+    assert!(error.contains("at most 4096 bytes of parameters") && error.contains("src/lib.rs:3:"), "{error}");
+}
+
+#[test]
+fn what_an_architecture_lacks_is_said_before_what_follows_from_it() {
+    let body =
+        "let _ = (a, b);\ncuda_std::cluster::sync();\nlet w = [a, 2.0, 3.0, b as f32];\nx.set_unchecked(i, w[i & 3]);";
+    let error = refused("before", "", body);
+    assert!(matches!(error, Error::Check { reason: CheckError::Architecture { .. }, .. }), "{error}");
 }
 
 #[test]

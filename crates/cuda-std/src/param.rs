@@ -188,6 +188,29 @@ impl ViewAccess {
     }
 }
 
+/// The bytes of a kernel's parameters that every driver passes.
+const PARAMETER_BYTES: usize = 4096;
+
+/// What the GPU receives of a tensor map.
+const TENSOR_MAP_BYTES: usize = 128;
+
+/// Fails to compile, where it is called in a constant, if parameters are more than a launch can pass: of each its size, its alignment, and whether
+/// it is a tensor map.
+#[doc(hidden)]
+pub const fn assert_parameters_fit(parameters: &[(usize, usize, bool)]) {
+    let (mut bytes, mut i) = (0usize, 0);
+    while i < parameters.len() {
+        let (size, alignment, is_tensor_map) = parameters[i];
+        let (size, alignment) = if is_tensor_map { (TENSOR_MAP_BYTES, TENSOR_MAP_BYTES) } else { (size, alignment) };
+        bytes = bytes.next_multiple_of(alignment) + size;
+        i += 1;
+    }
+    assert!(
+        bytes <= PARAMETER_BYTES,
+        "a kernel has at most 4096 bytes of parameters: keep what is larger in a buffer, and pass a view of it"
+    );
+}
+
 macro_rules! number {
     ($($number:ty),*) => { $(
         // SAFETY: a primitive number: the same on both sides, and no view.

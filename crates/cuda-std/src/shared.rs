@@ -730,6 +730,10 @@ mod sealed {
 /// let index: <[[[u8; 4]; 3]; 2] as SharedArray>::Index = [1, 2, 3];
 /// assert_eq!(index.len(), 3);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "shared memory holds no `{Self}`",
+    note = "it holds arrays of one, two or three dimensions of elements: `Shared<[f32; 32]>`, `Shared<[[f32; 33]; 32]>`; a single number is `Shared<[f32; 1]>`"
+)]
 pub trait SharedArray: sealed::Sealed + 'static {
     /// What the array is made of.
     type Element: Element;

@@ -18,6 +18,7 @@ pub(crate) fn with_hints(messages: &[String], math: impl FnOnce() -> Option<Vec<
         methods.iter().map(|(name, kind)| for_float_method(name, kind, math.as_deref())).collect();
     hints.extend(messages.iter().filter_map(|message| feature(message)));
     hints.extend(messages.iter().filter_map(|message| of_std(message)).map(str::to_owned));
+    hints.extend(messages.iter().filter_map(|message| same_name(message)));
     let mut text = messages.iter().map(|message| without_internals(message)).collect::<Vec<_>>().join("\n");
     let mut given = HashSet::new();
     for hint in hints.iter().filter(|hint| given.insert(*hint)) {
@@ -93,6 +94,14 @@ fn feature(message: &str) -> Option<String> {
     Some(format!(
         "for the GPU alone, so that the crate still compiles for the CPU: `#![cfg_attr(target_arch = \"nvptx64\", \
          feature({name}))]`"
+    ))
+}
+
+/// Two kernels of one name: the compiler knows them by a static beside the entry point.
+fn same_name(message: &str) -> Option<String> {
+    let name = message.split_once("symbol `__tilewright_facts_")?.1.split_once("` is already defined")?.0;
+    Some(format!(
+        "two kernels are called `{name}`: that is the name of an entry point, of which there is one in a crate, whatever module the function is in"
     ))
 }
 
@@ -198,6 +207,15 @@ mod tests {
         for other in ["error: cannot find value `vec_len` in this scope", "error[E0308]: mismatched types\n `Vec`"] {
             assert_eq!(hint(other), "");
         }
+    }
+
+    #[test]
+    fn kernels_of_one_name_are_told_as_such() {
+        let text = with_hints(
+            &["error: symbol `__tilewright_facts_k` is already defined\n --> src/b.rs:9:1".to_owned()],
+            || None,
+        );
+        assert!(text.contains("hint: two kernels are called `k`"), "{text}");
     }
 
     #[test]

@@ -50,7 +50,15 @@ impl Ptx {
         for function in &self.functions {
             let name = || readable(&function.name);
             let allows_local = !strict.contains(function.name.as_str());
-            // First, because an array in local memory is accessed through a generic pointer to it.
+            // First, because what an architecture lacks may be in local memory there: a tensor map.
+            let missing = |arch: &Arch| function.needs.iter().find(|(needs, _)| !needs.is_met_by(*arch));
+            if let Some(target) = target
+                && let Some((needs, instruction)) = missing(&target)
+            {
+                let (needs, instruction) = (*needs, instruction.clone());
+                return Err(CheckError::Architecture { function: name(), instruction, needs, target });
+            }
+            // Before accesses, because an array in local memory is accessed through a generic pointer to it.
             let is_local = function.local_bytes > 0 || function.memory.iter().any(|it| it.space() == Some("local"));
             if is_local && !allows_local {
                 return Err(CheckError::Local { function: name(), bytes: function.local_bytes, is_given: false });
@@ -61,13 +69,6 @@ impl Ptx {
             if let Some(generic) = function.memory.iter().find(|instruction| instruction.space().is_none()) {
                 let instruction = generic.text.as_str().into();
                 return Err(CheckError::Generic { function: name(), instruction, arguments: Box::default() });
-            }
-            let missing = |arch: &Arch| function.needs.iter().find(|(needs, _)| !needs.is_met_by(*arch));
-            if let Some(target) = target
-                && let Some((needs, instruction)) = missing(&target)
-            {
-                let (needs, instruction) = (*needs, instruction.clone());
-                return Err(CheckError::Architecture { function: name(), instruction, needs, target });
             }
             if function.is_kernel && function.block.is_none() {
                 return Err(CheckError::NoLaunchBounds(name()));
