@@ -126,7 +126,7 @@ pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
         let again = run(command.arg(NO_INLINING), true).map_err(Error::io("run", &toolchain.cargo))?;
         let again = Messages::read(&again.stdout);
         if !again.errors.is_empty() {
-            messages.errors = again.errors;
+            messages.errors = of_outer_calls(again.errors);
         }
     }
     let (Some((name, archive)), true) = (messages.library, status.success()) else {
@@ -147,6 +147,25 @@ pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
     };
     let sources = sources(&archive, crate_dir).map_err(Error::io("read the list of sources beside", &archive))?;
     Ok(Compiled { name, archive, warnings: messages.warnings, sources })
+}
+
+/// Of each constant that panics the first error with a call, which is the outermost one, or the first: functions that this one calls have the same
+/// constant, and errors of their own.
+fn of_outer_calls(errors: Vec<String>) -> Vec<String> {
+    let panicking = |error: &String| {
+        let function = error.split_once("\nnote: inside `").and_then(|(_, rest)| rest.lines().next());
+        function.filter(|_| error.starts_with(CONSTANT_PANICS)).map(str::to_owned)
+    };
+    let mut kept: Vec<String> = Vec::new();
+    for error in errors {
+        let same = panicking(&error).and_then(|of| kept.iter_mut().find(|kept| panicking(kept).as_ref() == Some(&of)));
+        match same {
+            Some(kept) if !kept.contains(INSTANTIATED) => *kept = error,
+            Some(_) => {}
+            None => kept.push(error),
+        }
+    }
+    kept
 }
 
 /// What came of cargo.
