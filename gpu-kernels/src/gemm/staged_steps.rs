@@ -3,15 +3,17 @@
 //! ```text
 //!  shared memory, by lines          for each step: for each four neighbours of a thread        C
 //!
-//!  sums  ──► · α + β·C  ──────────► + bias ──────────► gelu ──────────► …  ──────────────────► stored as without steps
-//!            in place               in place           in place
+//!  sums  ──► · α + β·C  ──────────► + bias, gelu ──────────► + residual ──────────► …  ──────► stored as without steps
+//!            in place               in place                 in place
 //! ```
+//!
+//! A step whose operand repeats from line to line is done together with the next one, if that has no operand.
 //!
 //! What a step is, and what its operand is, threads find out once for all of their elements, and the code of each function stands once in a
 //! kernel: steps are the outer loop, and elements, which can be indexed where they are, the inner one. Nothing of C is read or written but what is
 //! without steps, and the accumulators need not be indexed.
 
-use blocks::epilogue::{Epilogue, Neighbours, Steps};
+use blocks::epilogue::{Epilogue, Neighbours, Step, Steps, WithFunction};
 use cuda_std::prelude::*;
 
 use super::sum_lines::{SumLines, Together};
@@ -101,19 +103,15 @@ impl<P: Fn(u32, u32) -> u32> StagedLines<'_, P> {
         let mut left = steps.left();
         while !left.is_empty() {
             let step = left.take();
-            let mut number = threads.number;
             let four = |number: u32| self.four(number, product, extents);
-            if step.has_operand() {
-                // Of what repeats, all fours of a thread need the same: they are at the same place in their lines.
-                let repeats = step.repeats(self.lines.are_columns);
-                // SAFETY: the step has an operand, and the caller's promise.
-                let repeated = if repeats { unsafe { step.load::<4>(four(number).at) } } else { [0.0; 4] };
+            // Of what repeats, all fours of a thread need the same: they are at the same place in their lines.
+            if step.has_operand() && !step.repeats(self.lines.are_columns) {
+                let mut number = threads.number;
                 while number < self.fours() {
                     let fours: [Four; LOADS] = core::array::from_fn(|i| four(number + i as u32 * threads.count));
                     // SAFETY: inside the lines, by the caller's promise; the step has an operand. (All loads come before the first store.)
                     unsafe {
-                        let loaded =
-                            if repeats { [repeated; LOADS] } else { fours.map(|four| step.load::<4>(four.at)) };
+                        let loaded = fours.map(|four| step.load::<4>(four.at));
                         let values = fours.map(|four| self.memory.read4(four.place));
                         for i in 0..LOADS {
                             self.memory.write4(fours[i].place, step.combine(values[i], loaded[i]));
@@ -122,19 +120,50 @@ impl<P: Fn(u32, u32) -> u32> StagedLines<'_, P> {
                     number = hint::keep_rolled(number + LOADS as u32 * threads.count);
                 }
             } else {
-                // SAFETY: inside the lines, by the caller's promise. (The next four is read before this one is computed.)
+                // SAFETY: inside the lines, by the caller's promise; what is loaded are elements of an operand that there is.
                 unsafe {
-                    let mut place = four(number).place;
-                    let mut values = self.memory.read4(place);
-                    while number < self.fours() {
-                        let next = number + threads.count;
-                        let next_place = four(if next < self.fours() { next } else { number }).place;
-                        let next_values = self.memory.read4(next_place);
-                        self.memory.write4(place, step.compute(values));
-                        (place, values) = (next_place, next_values);
-                        number = hint::keep_rolled(next);
-                    }
+                    let (repeated, then) = match step.has_operand() {
+                        true => (step.load::<4>(four(threads.number).at), left.take_without_operand()),
+                        false => ([0.0; 4], step),
+                    };
+                    then.dispatch(Change { lines: self, threads, step, repeated });
                 }
+            }
+        }
+    }
+}
+
+/// A step that is done to all fours, in place: what repeats, if the step has that, and then a function.
+struct Change<'a, P> {
+    lines: &'a StagedLines<'a, P>,
+    threads: Together,
+    step: Step<'a>,
+    repeated: [f32; 4],
+}
+
+impl<P: Fn(u32, u32) -> u32> WithFunction for Change<'_, P> {
+    type Result = ();
+
+    /// # Safety
+    /// As for [`StagedLines::combine`].
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn with(self, function: impl Fn(f32) -> f32) {
+        let Self { lines, threads, step, repeated } = self;
+        let place_of = |number: u32| lines.four(number, 0, [0; 2]).place;
+        // SAFETY: inside the lines, by the caller's promise. (The next four is read before this one is computed.)
+        unsafe {
+            let mut number = threads.number;
+            let mut place = place_of(number);
+            let mut values = lines.memory.read4(place);
+            while number < lines.fours() {
+                let next = number + threads.count;
+                let next_place = place_of(if next < lines.fours() { next } else { number });
+                let next_values = lines.memory.read4(next_place);
+                let combined = if step.has_operand() { step.combine(values, repeated) } else { values };
+                lines.memory.write4(place, combined.map(&function));
+                (place, values) = (next_place, next_values);
+                number = hint::keep_rolled(next);
             }
         }
     }

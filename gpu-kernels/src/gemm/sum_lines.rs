@@ -141,7 +141,9 @@ impl SumLines {
             if !BLENDS || tile.overwrites() {
                 let mut values = [[0.0; N]; LOADS];
                 for load in 0..LOADS {
-                    values[load] = sums_of(load);
+                    if is_inside(load) {
+                        values[load] = sums_of(load);
+                    }
                 }
                 for load in 0..LOADS {
                     if is_inside(load) {
@@ -157,8 +159,8 @@ impl SumLines {
                     }
                 }
                 for load in 0..LOADS {
-                    let sums = sums_of(load);
                     if is_inside(load) {
+                        let sums = sums_of(load);
                         store(load, core::array::from_fn(|i| tile.blended(sums[i], before[load][i])));
                     }
                 }

@@ -1,9 +1,10 @@
-//! `tilewright bench --suite epilogue`: what a bias and a gelu cost beside the product that they come after.
+//! `tilewright bench --suite epilogue`: what a bias and an activation cost beside the product that they come after.
 //!
 //! ```text
-//!  product alone       multiply                      ┐
-//!  with an epilogue    multiply_with: bias, gelu     ├ in turns, on operands that no cache has
-//!  two launches        multiply, then bias and gelu  ┘
+//!  product alone        multiply                            ┐
+//!  for each activation                                      ├ in turns, on operands that no cache has
+//!    with an epilogue   multiply_with: bias, activation     │
+//!    two launches       multiply, then bias and activation  ┘
 //! ```
 //!
 //! Before times are taken, the results of the last two are compared bit by bit.
@@ -44,6 +45,16 @@ const SIZES: [[usize; 3]; 12] = [
     [2048, 4096, 8192],
 ];
 
+/// What comes after a product: a bias for each column, and then, if any, an activation.
+const ACTIVATIONS: [(&str, Option<Activation>); 6] = [
+    ("bias", None),
+    ("bias, relu", Some(Activation::Relu)),
+    ("bias, gelu", Some(Activation::Gelu)),
+    ("bias, gelu-tanh", Some(Activation::GeluTanh)),
+    ("bias, silu", Some(Activation::Silu)),
+    ("bias, tanh", Some(Activation::Tanh)),
+];
+
 /// The part of the free memory that operands may take.
 const SHARE_OF_MEMORY: f64 = 0.6;
 
@@ -67,6 +78,13 @@ struct Row {
     /// Whether the plan does the epilogue in a launch of its own.
     launches_epilogue: bool,
     alone: Times,
+    epilogues: Vec<Both>,
+}
+
+/// What has been measured of an epilogue.
+#[derive(Debug, Serialize)]
+struct Both {
+    epilogue: &'static str,
     with_epilogue: Times,
     two_launches: Times,
 }
@@ -79,15 +97,19 @@ impl Row {
 
     fn text(&self) -> String {
         let [m, n, k] = self.sizes;
-        let mut line = format!("{:>20}", format!("{m}x{n}x{k}"));
         let microseconds = |times: &Times| format!("{:9.2} ±{:5.2}", times.median_ms * 1e3, times.spread_ms * 5e2);
-        _ = write!(line, "  {}", microseconds(&self.alone));
-        for times in [&self.with_epilogue, &self.two_launches] {
-            _ = write!(line, "  {} {:+7.2} %", microseconds(times), self.percent(times));
-        }
         let how = if self.launches_epilogue { ", and a launch" } else { "" };
-        _ = writeln!(line, "  {}{how}", self.kernel);
-        line
+        let name = format!("{m}x{n}x{k}");
+        let mut text =
+            format!("{name:>20}  {:>15}  {}  {:>9}  {}{how}\n", "", microseconds(&self.alone), "", self.kernel);
+        for Both { epilogue, with_epilogue, two_launches } in &self.epilogues {
+            _ = write!(text, "{:>20}  {epilogue:>15}", "");
+            for times in [with_epilogue, two_launches] {
+                _ = write!(text, "  {} {:+7.2} %", microseconds(times), self.percent(times));
+            }
+            text.push('\n');
+        }
+        text
     }
 }
 
@@ -115,23 +137,31 @@ impl Planned {
         Ok(Self { plan, workspace })
     }
 
-    fn launch(&self, device: &Device, set: &mut Set, with_epilogue: bool) -> Result<(), Error> {
+    fn launch(
+        &self,
+        device: &Device,
+        set: &mut Set,
+        epilogue: impl FnOnce(&DeviceMatrix) -> Epilogue<'_>,
+    ) -> Result<(), Error> {
         let Set { a, b, bias, c } = set;
-        let epilogue = match with_epilogue {
-            true => Epilogue::new().add(1.0, &*bias).activation(Activation::Gelu),
-            false => Epilogue::new(),
-        };
-        Ok(self.plan.run_with(device, &epilogue, 1.0, a, b, 0.0, c, &mut self.workspace.borrow_mut())?)
+        Ok(self.plan.run_with(device, &epilogue(bias), 1.0, a, b, 0.0, c, &mut self.workspace.borrow_mut())?)
     }
 }
 
-/// Bias and gelu in a launch of their own.
-fn launch_epilogue(device: &Device, set: &mut Set) -> Result<(), Error> {
+/// A bias and an activation as the epilogue of a product.
+fn epilogue(bias: &DeviceMatrix, activation: Option<Activation>) -> Epilogue<'_> {
+    let biased = Epilogue::new().add(1.0, bias);
+    activation.map_or_else(|| biased.clone(), |activation| biased.clone().activation(activation))
+}
+
+/// The same in a launch of its own.
+fn launch_epilogue(device: &Device, set: &mut Set, activation: Option<Activation>) -> Result<(), Error> {
     let Set { bias, c, .. } = set;
     let (m, n) = (c.rows(), c.cols());
     let bias = bias.batch()?.first();
     let operand = StepOperand::new(Matrix::new(bias.data(), m, n, 0, 1)?, 0, 1)?;
-    let steps = Steps::none().add(1.0, operand).and_then(|steps| steps.activation(Activation::Gelu));
+    let biased = Steps::none().add(1.0, operand);
+    let steps = biased.and_then(|steps| activation.map_or(Ok(steps), |activation| steps.activation(activation)));
     let steps = steps.map_err(|error| Error::Usage(error.to_string()))?;
     let reduction = SplitReduction::scaling(1.0, c.batch_mut(false)?)?.with_steps(steps)?;
     Ok(device.launch(gemm_split_reduction_fp32 { reduction })?)
@@ -149,12 +179,12 @@ pub(super) fn run(options: &EpilogueOptions, mut print: impl FnMut(&str)) -> Res
     let roofline = roofline::measure(&device, None)?;
     let mut stall = Stall::new(&device, &roofline.fma)?;
     print(&format!(
-        "{} on {}: microseconds, ± half the interquartile range, and what is added to the product alone\n{:>20}  {:>16}  {:>26}  {:>26}\n",
+        "{} on {}: microseconds, ± half the interquartile range, and what is added to the product alone\n{:>20}  {:>15}  {:>26}  {:>26}\n",
         options.precision,
         device.name(),
         "m x n x k",
-        "product alone",
-        "with bias and gelu",
+        "",
+        "one launch",
         "two launches",
     ));
     let mut rows = Vec::new();
@@ -196,35 +226,43 @@ fn measure(device: &Device, options: &EpilogueOptions, stall: &mut Stall, sizes:
     let sets = RefCell::new(sets.collect::<Result<Vec<Set>, Error>>()?);
     let [alone, fused] = [false, true].map(|with| Planned::new(device, options, &sets.borrow()[0], with));
     let (alone, fused) = (alone?, fused?);
-    let product_alone = |set: usize| alone.launch(device, &mut sets.borrow_mut()[set], false);
-    let with_epilogue = |set: usize| fused.launch(device, &mut sets.borrow_mut()[set], true);
-    let two_launches = |set: usize| {
-        let set = &mut sets.borrow_mut()[set];
-        alone.launch(device, set, false)?;
-        launch_epilogue(device, set)
-    };
-    let ways: [&dyn Fn(usize) -> Result<(), Error>; 2] = [&with_epilogue, &two_launches];
-    for (way, result) in ways.into_iter().zip(&mut results) {
-        way(0)?;
-        sets.borrow()[0].c.download(result.view_mut())?;
-    }
-    let differ = results[0].iter().zip(&results[1]).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
-    if differ > 0 {
-        return Err(Error::Usage(format!(
-            "{m}x{n}x{k}: {differ} elements are others with an epilogue than by two launches: a kernel is wrong"
-        )));
+    let product_alone = |set: usize| alone.launch(device, &mut sets.borrow_mut()[set], |_| Epilogue::new());
+    let mut contestants: Vec<Contestant<'_>> = vec![Box::new(product_alone)];
+    for (name, activation) in ACTIVATIONS {
+        let (sets, alone, fused) = (&sets, &alone, &fused);
+        let with_epilogue =
+            move |set: usize| fused.launch(device, &mut sets.borrow_mut()[set], |bias| epilogue(bias, activation));
+        let two_launches = move |set: usize| {
+            let set = &mut sets.borrow_mut()[set];
+            alone.launch(device, set, |_| Epilogue::new())?;
+            launch_epilogue(device, set, activation)
+        };
+        let ways: [&dyn Fn(usize) -> Result<(), Error>; 2] = [&with_epilogue, &two_launches];
+        for (way, result) in ways.into_iter().zip(&mut results) {
+            way(0)?;
+            sets.borrow()[0].c.download(result.view_mut())?;
+        }
+        let differ = results[0].iter().zip(&results[1]).filter(|(x, y)| x.to_bits() != y.to_bits()).count();
+        if differ > 0 {
+            return Err(Error::Usage(format!(
+                "{m}x{n}x{k}, {name}: {differ} elements are others with an epilogue than by two launches: a kernel is wrong"
+            )));
+        }
+        contestants.push(Box::new(with_epilogue));
+        contestants.push(Box::new(two_launches));
     }
     let count = sets.borrow().len();
     let mut race = Race { device, runs: options.runs, sets: count, busy: Box::new(|ms| stall.run(ms)) };
-    let mut contestants: Vec<Contestant<'_>> =
-        vec![Box::new(product_alone), Box::new(with_epilogue), Box::new(two_launches)];
     let times = race.run(&mut contestants)?;
+    let (alone_times, pairs) = times.split_first().expect("the product alone has been measured");
+    let both = ACTIVATIONS.iter().zip(pairs.chunks_exact(2));
     Ok(Row {
         sizes: [m, n, k],
         kernel: fused.plan.kernel().name.to_owned(),
         launches_epilogue: fused.plan.launches() > alone.plan.launches(),
-        alone: times[0],
-        with_epilogue: times[1],
-        two_launches: times[2],
+        alone: *alone_times,
+        epilogues: both
+            .map(|((epilogue, _), times)| Both { epilogue, with_epilogue: times[0], two_launches: times[1] })
+            .collect(),
     })
 }

@@ -272,6 +272,25 @@ impl<'a> StepsLeft<'a> {
         self.codes = hint::keep_rolled(self.codes >> BITS);
         step
     }
+
+    /// The first of them as [`StepsLeft::take`] does it, if it has no operand; otherwise, or if none is left, a step that changes nothing.
+    ///
+    /// ```
+    /// use blocks::epilogue::Steps;
+    ///
+    /// let steps = Steps::none().scale(2.0)?;
+    /// let mut left = steps.left();
+    /// assert_eq!([0; 2].map(|_| left.take_without_operand().compute([3.0])), [[6.0], [3.0]]);
+    /// # Ok::<(), blocks::epilogue::TooManySteps>(())
+    /// ```
+    #[inline(always)]
+    pub fn take_without_operand(&mut self) -> Step<'a> {
+        let code = self.codes & ((1 << BITS) - 1);
+        if code == 0 || code >= code::ADD {
+            return Step { code: code::SCALE, number: 1.0, operand: self.steps.operand(0) };
+        }
+        self.take()
+    }
 }
 
 /// One of the steps: [`Steps::left`].
@@ -333,28 +352,67 @@ impl Step<'_> {
     /// # Ok::<(), blocks::epilogue::TooManySteps>(())
     /// ```
     #[inline(always)]
+    #[track_caller]
     pub fn compute<const N: usize>(&self, values: [f32; N]) -> [f32; N] {
-        let (code, number) = (self.code, self.number);
-        if code >= code::SIGMOID {
-            let which = match code {
-                code::SIGMOID => ByExponential::Sigmoid,
-                code::SILU => ByExponential::Silu,
-                code::GELU_TANH => ByExponential::GeluTanh,
-                _ => ByExponential::Mish,
-            };
-            values.map(|x| by_exponential(which, x))
-        } else if code >= code::GELU {
-            if code == code::GELU { values.map(gelu) } else { values.map(math::tanh) }
-        } else if code >= code::AT_LEAST {
-            match code {
-                code::AT_LEAST => values.map(|x| at_least(x, number)),
-                code::AT_MOST => values.map(|x| at_most(x, number)),
-                _ => values.map(|x| leaky_relu(x, number)),
+        struct OfEach<const N: usize>([f32; N]);
+        impl<const N: usize> WithFunction for OfEach<N> {
+            type Result = [f32; N];
+            #[inline(always)]
+            unsafe fn with(self, function: impl Fn(f32) -> f32) -> [f32; N] {
+                self.0.map(function)
             }
-        } else {
-            let [factor, summand] = if code == code::SCALE { [number, -0.0] } else { [1.0, number] };
-            // (A product by a sum with -0 is the product itself.)
-            values.map(|x| math::fma(x, factor, summand))
+        }
+        // SAFETY: nothing is asked for.
+        unsafe { self.dispatch(OfEach(values)) }
+    }
+
+    /// Calls `then` with what a step without an operand makes of a number: with one function, whose code stands there, so that a loop over many numbers
+    /// need not find out each time.
+    ///
+    /// ```
+    /// use blocks::epilogue::{Steps, WithFunction};
+    ///
+    /// struct Sum<'a>(&'a [f32]);
+    /// impl WithFunction for Sum<'_> {
+    ///     type Result = f32;
+    ///     unsafe fn with(self, function: impl Fn(f32) -> f32) -> f32 {
+    ///         self.0.iter().map(|x| function(*x)).sum()
+    ///     }
+    /// }
+    /// let steps = Steps::none().scale(3.0)?;
+    /// // SAFETY: nothing is asked for.
+    /// assert_eq!(unsafe { steps.left().take().dispatch(Sum(&[2.0, 5.0])) }, 21.0);
+    /// # Ok::<(), blocks::epilogue::TooManySteps>(())
+    /// ```
+    ///
+    /// # Safety
+    /// As `then` says of [`WithFunction::with`].
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn dispatch<T: WithFunction>(&self, then: T) -> T::Result {
+        let (code, number) = (self.code, self.number);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if code >= code::SIGMOID {
+                match code {
+                    code::SIGMOID => then.with(|x| by_exponential(ByExponential::Sigmoid, x)),
+                    code::SILU => then.with(|x| by_exponential(ByExponential::Silu, x)),
+                    code::GELU_TANH => then.with(|x| by_exponential(ByExponential::GeluTanh, x)),
+                    _ => then.with(|x| by_exponential(ByExponential::Mish, x)),
+                }
+            } else if code >= code::GELU {
+                if code == code::GELU { then.with(gelu) } else { then.with(math::tanh) }
+            } else if code >= code::AT_LEAST {
+                match code {
+                    code::AT_LEAST => then.with(|x| at_least(x, number)),
+                    code::AT_MOST => then.with(|x| at_most(x, number)),
+                    _ => then.with(|x| leaky_relu(x, number)),
+                }
+            } else {
+                let [factor, summand] = if code == code::SCALE { [number, -0.0] } else { [1.0, number] };
+                // (A product by a sum with -0 is the product itself.)
+                then.with(|x| math::fma(x, factor, summand))
+            }
         }
     }
 
@@ -425,6 +483,32 @@ impl Step<'_> {
         }
         results
     }
+}
+
+/// What is done with the function of a step: [`Step::dispatch`].
+///
+/// ```
+/// use blocks::epilogue::WithFunction;
+///
+/// struct Of(f32);
+/// impl WithFunction for Of {
+///     type Result = f32;
+///     unsafe fn with(self, function: impl Fn(f32) -> f32) -> f32 {
+///         function(self.0)
+///     }
+/// }
+/// // SAFETY: nothing is asked for.
+/// assert_eq!(unsafe { Of(2.0).with(|x| x + 1.0) }, 3.0);
+/// ```
+pub trait WithFunction {
+    /// What comes of it.
+    type Result;
+
+    /// Does it.
+    ///
+    /// # Safety
+    /// As an implementation says.
+    unsafe fn with(self, function: impl Fn(f32) -> f32) -> Self::Result;
 }
 
 /// The steps of the first product.
