@@ -317,17 +317,21 @@ fn each_size_has_its_kernel() {
     // On tensor cores, and on CUDA cores where that is another kernel.
     for (products, [m, n, k], has_gaps, expected) in [
         // As they lie, if they lie without gaps; else by tiles.
-        (100_000, [4, 4, 4], dense, ["gemm_whole_fp32"; 2]),
-        (10_000, [3, 3, 3], dense, ["gemm_whole_fp32"; 2]),
+        (100_000, [4, 4, 5], dense, ["gemm_whole_fp32"; 2]),
+        (100_000, [3, 3, 3], dense, ["gemm_whole_fp32"; 2]),
+        // But not if the lanes of a warp meet in banks of shared memory.
+        (100_000, [4, 4, 4], dense, ["gemm_batched_4_fp32"; 2]),
+        (65_536, [4, 4, 8], dense, ["gemm_batched_4_fp32"; 2]),
+        (8272, [8, 8, 16], dense, ["gemm_batched_8_fp32"; 2]),
         (1000, [16, 16, 16], dense, ["gemm_sliced_16x16_k16_fp32_3xtf32", "gemm_batched_16_fp32"]),
         (10_000, [4, 4, 4], spread, ["gemm_batched_4_fp32"; 2]),
         (10_000, [8, 8, 8], spread, ["gemm_batched_8_fp32"; 2]),
-        (1000, [16, 16, 16], spread, ["gemm_batched_16_fp32"; 2]),
-        (4096, [32, 32, 32], dense, ["gemm_batched_32_fp32"; 2]),
+        (1000, [16, 16, 16], spread, ["gemm_sliced_16x16_k16_fp32_3xtf32", "gemm_batched_16_fp32"]),
+        (4096, [32, 32, 32], dense, ["gemm_sliced_32x32_k16_fp32_3xtf32", "gemm_batched_32_fp32"]),
         (128, [1, 4096, 128], dense, ["gemv_transposed_split_fp32"; 2]),
         (256, [128, 1, 4096], dense, ["gemv_split_fp32"; 2]),
         // Larger than tiles of 32x32.
-        (256, [64, 64, 64], dense, ["gemm_wgmma_64x64_k32_nn_fp32_3xtf32", "gemm_batched_32_fp32"]),
+        (256, [64, 64, 64], dense, ["gemm_wgmma_64x64_k32_nn_fp32_3xtf32", "gemm_register_tiled_64_nn_fp32"]),
     ] {
         let case = Case::dense(products, Sizes { m, n, k }, LAYOUTS[0]);
         let product = if has_gaps { Case { b: case.b.spread(), ..case }.product() } else { case.product() };

@@ -32,6 +32,13 @@ const NO_CHECKS: [&str; 2] = ["-Coverflow-checks=off", "-Cdebug-assertions=off"]
 /// iterators are the better for it, so it is left out only where it has copied what threads have to come to together.
 const NO_JUMP_THREADING: &str = "-Zmir-enable-passes=-JumpThreading";
 
+/// What rustc says of a constant that panics, such as one in a function that is called for a vector of three elements; and of that call.
+const CONSTANT_PANICS: &str = "error[E0080]";
+const INSTANTIATED: &str = "encountered while instantiating";
+
+/// It names the call only if it has not inlined the function before. So a crate with such an error is compiled once more, for the message.
+const NO_INLINING: &str = "-Zinline-mir=no";
+
 /// How far `opt`'s full unrolling may go, in LLVM's units. At the default (300) a loop over an array of
 /// accumulators can stay a loop, and then the array is in local memory, because registers cannot be indexed.
 pub(crate) const UNROLL_THRESHOLD: u32 = 2000;
@@ -113,7 +120,15 @@ pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
     let Output { status, stdout, crash, unsaid } =
         run(&mut command, quiet).map_err(Error::io("run", &toolchain.cargo))?;
 
-    let messages = Messages::read(&stdout);
+    let mut messages = Messages::read(&stdout);
+    let is_without_call = |error: &String| error.starts_with(CONSTANT_PANICS) && !error.contains(INSTANTIATED);
+    if messages.errors.iter().any(is_without_call) {
+        let again = run(command.arg(NO_INLINING), true).map_err(Error::io("run", &toolchain.cargo))?;
+        let again = Messages::read(&again.stdout);
+        if !again.errors.is_empty() {
+            messages.errors = of_outer_calls(again.errors);
+        }
+    }
     let (Some((name, archive)), true) = (messages.library, status.success()) else {
         let mut diagnostics = match &messages.errors[..] {
             [] if !crash.is_empty() => String::new(),
@@ -132,6 +147,25 @@ pub(crate) fn compile(request: Compile<'_>) -> Result<Compiled, Error> {
     };
     let sources = sources(&archive, crate_dir).map_err(Error::io("read the list of sources beside", &archive))?;
     Ok(Compiled { name, archive, warnings: messages.warnings, sources })
+}
+
+/// Of each constant that panics the first error with a call, which is the outermost one, or the first: functions that this one calls have the same
+/// constant, and errors of their own.
+fn of_outer_calls(errors: Vec<String>) -> Vec<String> {
+    let panicking = |error: &String| {
+        let function = error.split_once("\nnote: inside `").and_then(|(_, rest)| rest.lines().next());
+        function.filter(|_| error.starts_with(CONSTANT_PANICS)).map(str::to_owned)
+    };
+    let mut kept: Vec<String> = Vec::new();
+    for error in errors {
+        let same = panicking(&error).and_then(|of| kept.iter_mut().find(|kept| panicking(kept).as_ref() == Some(&of)));
+        match same {
+            Some(kept) if !kept.contains(INSTANTIATED) => *kept = error,
+            Some(_) => {}
+            None => kept.push(error),
+        }
+    }
+    kept
 }
 
 /// What came of cargo.
@@ -201,6 +235,10 @@ impl Messages {
                     match message["level"].as_str() {
                         Some("warning") if !is_count => messages.warnings.push(rendered),
                         Some(level) if level.starts_with("error") => messages.errors.push(rendered),
+                        // Which call a constant belongs to that cannot be worked out: a message of its own, behind the error.
+                        Some("note") if rendered.contains(INSTANTIATED) => {
+                            messages.errors.last_mut().into_iter().for_each(|error| *error += &format!("\n{rendered}"));
+                        }
                         _ => {}
                     }
                 }
@@ -268,12 +306,13 @@ mod tests {
 {"reason":"compiler-message","message":{"level":"warning","rendered":"unused\n","spans":[{}],"code":{"code":"unused"}}}
 {"reason":"compiler-message","message":{"level":"warning","rendered":"1 warning emitted","spans":[],"code":null}}
 {"reason":"compiler-message","message":{"level":"error","rendered":"mismatched types","spans":[{}],"code":null}}
+{"reason":"compiler-message","message":{"level":"note","rendered":"encountered while instantiating `f`\n","spans":[{}],"code":null}}
 not json
 {"reason":"compiler-artifact","target":{"name":"gpu-kernels"},"filenames":["/t/libgpu_kernels.a"]}
 "#;
         let messages = Messages::read(text.as_bytes());
         assert_eq!(messages.library, Some(("gpu_kernels".to_owned(), PathBuf::from("/t/libgpu_kernels.a"))));
         assert_eq!(messages.warnings, ["unused"]);
-        assert_eq!(messages.errors, ["mismatched types"]);
+        assert_eq!(messages.errors, ["mismatched types\nencountered while instantiating `f`"]);
     }
 }

@@ -17,7 +17,7 @@ use rustc_demangle::demangle;
 use gpu_facts::ptx_facts;
 
 use crate::compile::{BASE, UNROLL_THRESHOLD};
-use crate::explain::{LlvmLog, with_lines_of_the_crate};
+use crate::explain::{LlvmLog, has_remainders, unsupported, with_lines_of_the_crate};
 use crate::files::write_atomically;
 use crate::inspect::{Allowed, Ptx, loops, split};
 use crate::pass::{Entry, Rewritten};
@@ -123,6 +123,10 @@ impl Link<'_> {
             optimized = with_lines_of_the_crate(&optimized, self.crate_dir);
         }
         write_atomically(ir_path, optimized.as_bytes())?;
+        if has_remainders(&optimized) {
+            let found = unsupported(&optimized, self.crate_dir, None);
+            return Err(Error::Unsupported { arch, found, log: ir_path.to_owned() });
+        }
         // The numbers can be worked out from what has just been written, and from nothing else.
         let numbered_path = ir_path.with_extension("numbered.ll");
         let input = if self.lines == Lines::Numbered {
@@ -339,6 +343,7 @@ fn builder_hash() -> u64 {
         include_str!("compile.rs"),
         include_str!("explain/lines.rs"),
         include_str!("explain/metadata.rs"),
+        include_str!("explain/mod.rs"),
         include_str!("features.rs"),
         include_str!("link.rs"),
         include_str!("pass/arguments.rs"),

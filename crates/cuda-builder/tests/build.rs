@@ -283,7 +283,7 @@ pub unsafe extern "ptx-kernel" fn indexed(x: *mut f32, i: u32) {
 }
 "#;
     let error = build("local", kernel).unwrap_err();
-    let Error::Check { reason: CheckError::Local { function, bytes }, .. } = &error else { panic!("{error}") };
+    let Error::Check { reason: CheckError::Local { function, bytes, .. }, .. } = &error else { panic!("{error}") };
     assert_eq!((function.as_str(), *bytes), ("indexed", 256));
 }
 

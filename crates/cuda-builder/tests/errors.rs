@@ -96,6 +96,64 @@ fn what_the_checks_refuse_has_a_line_and_an_expression() {
 }
 
 #[test]
+fn a_remainder_that_has_other_bits_than_on_the_cpu_is_refused_with_its_line() {
+    let error = refused(
+        "remainder",
+        "",
+        "x.set_unchecked(i, a % 0.75);\ny.set_unchecked(i, (b as f64\n% (a as f64)) as u64 % 7);",
+    );
+    let Error::Unsupported { found, .. } = &error else { panic!("{error}") };
+    let places: Vec<_> = found.iter().map(|one| one.place.as_deref().unwrap()).collect();
+    assert!(
+        places.len() == 2 && places[0].starts_with("src/lib.rs:9:") && places[1].starts_with("src/lib.rs:10:"),
+        "{error}"
+    );
+    let text = error.to_string();
+    assert!(text.contains("(`a % 0.75`): `%` of f32") && text.contains("write `cuda_std::math::fmod(x, y)`"), "{text}");
+    assert!(text.contains("`%` of f64") && text.contains("none for f64"), "{text}");
+}
+
+#[test]
+fn a_reference_that_a_function_is_given_is_told_from_an_index() {
+    let body = "#[inline(never)]\nfn add(to: &mut f32, x: f32) { *to += x }\nlet mut sum = 1.0;\n\
+                add(&mut sum, a);\nadd(&mut sum, b as f32);\nx.set_unchecked(i, sum);";
+    let error = refused("reference", "", body);
+    assert!(matches!(error, Error::Check { reason: CheckError::Local { is_given: true, .. }, .. }), "{error}");
+    assert_at(&error, 12, "add(&mut sum, a)");
+    let text = error.to_string();
+    assert!(
+        text.contains("is given a reference") && text.contains("#[inline(always)]") && !text.contains("indexed"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_constant_that_cannot_be_has_the_line_that_asks_for_it() {
+    let body = "let _ = (a, b);\nlet [p, q, r] = x.get_vector_unchecked::<3>(i);\nx.set_unchecked(i, p + q + r);";
+    let error = refused("vector", "", body).to_string();
+    assert_eq!(
+        error.matches("error[E0080]: evaluation panicked: a vector of elements has 1, 2, 4, 8 or 16 bytes").count(),
+        1,
+        "{error}"
+    );
+    assert!(error.contains("src/lib.rs:10:"), "{error}");
+    let source = "#![no_std]\nuse cuda_std::prelude::*;\n#[kernel(block = 32)]\n\
+                  pub fn k(x: DisjointSlice<'_, f32>, w: [f32; 1020]) { if let Some(x) = x.own() { x.set(w[3]) } }\n";
+    let of_bytes = |source: &str| builder(&write_crate("errors", "parameters", source, "")).build();
+    assert_eq!(of_bytes(source).unwrap().warnings, [""; 0]);
+    let error = of_bytes(&source.replace("1020", "1021")).unwrap_err().to_string();
+    assert!(error.contains("at most 4096 bytes of parameters") && error.contains("src/lib.rs:3:"), "{error}");
+}
+
+#[test]
+fn what_an_architecture_lacks_is_said_before_what_follows_from_it() {
+    let body =
+        "let _ = (a, b);\ncuda_std::cluster::sync();\nlet w = [a, 2.0, 3.0, b as f32];\nx.set_unchecked(i, w[i & 3]);";
+    let error = refused("before", "", body);
+    assert!(matches!(error, Error::Check { reason: CheckError::Architecture { .. }, .. }), "{error}");
+}
+
+#[test]
 fn a_pointer_that_a_function_is_given_is_named() {
     let body = "#[inline(never)]\nunsafe fn last(n: usize, from: *const f32, to: &mut [u32; 4]) -> f32 { unsafe {\n\
                 let mut at = from;\nfor _ in 0..n { if at.read() < 0.5 { at = at.add(2); } }\nto[n & 3] = 1;\nat.read() } }\n\

@@ -162,3 +162,14 @@ fn what_a_launch_chooses_is_bounded_in_the_ptx() {
         assert!(assembly.kernels[0].is_in_registers(), "{:?}", assembly.kernels);
     }
 }
+
+#[test]
+fn an_array_in_a_struct_is_in_registers() {
+    let source = "#![no_std]\nuse cuda_std::prelude::*;\n#[derive(Clone, Copy, Element, KernelParam)]\n#[repr(C, align(16))]\n\
+                  pub struct Body { at: [f32; 3], mass: f32 }\n#[kernel(block = 32, requires(x.len() == y.len()))]\n\
+                  pub fn heavier(x: GlobalSlice<'_, Body>, y: DisjointSlice<'_, Body>) {\n\
+                  if let Some(y) = y.own() && let Some(mut body) = x.get(y.index()) {\nbody.mass += body.at[1];\ny.set(body);\n}\n}\n";
+    let build = builder(&write_crate("bodies", "kernels", source, "")).build().unwrap();
+    let ptx = ptx(&build, "heavier");
+    assert!(ptx.contains("ld.global.v4.b32") && ptx.contains("st.global.v4.b32"), "{ptx}");
+}

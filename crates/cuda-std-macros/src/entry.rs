@@ -63,9 +63,13 @@ pub(crate) fn name_lifetimes(parameters: &mut [Parameter]) -> Result<bool> {
 
 impl Entry<'_> {
     pub(crate) fn expand(self) -> Result<TokenStream> {
+        let kinds: Vec<_> = self.parameters.iter().map(|parameter| parameter.kind.clone()).collect();
         let on_gpu = self.for_gpu();
         let on_cpu = self.for_cpu()?;
         Ok(quote! {
+            const _: () = ::cuda_std::assert_parameters_fit(&[ #(
+                (::core::mem::size_of::<#kinds>(), ::core::mem::align_of::<#kinds>(), <#kinds as ::cuda_std::KernelParam>::IS_TENSOR_MAP),
+            )* ]);
             #on_gpu
             #on_cpu
         })
@@ -113,6 +117,8 @@ impl Entry<'_> {
             #attributes
             #[cfg(target_arch = "nvptx64")]
             #[unsafe(no_mangle)]
+            // Nobody calls it from C: an array that is passed by value is one.
+            #[allow(improper_ctypes_definitions)]
             #visibility unsafe extern "ptx-kernel" fn #name(#inputs) #gpu_body
 
             // In the order in which the link step reads them.

@@ -189,8 +189,10 @@ pub fn kernel_param(item: TokenStream) -> TokenStream {
 /// assert_eq!((pairs[4].key, pairs[4].value), (7, 1.5));
 /// ```
 ///
-/// What has padding, type parameters or lifetimes, or a field that is no element, does not compile. The struct is loaded and stored
-/// field by field, and the compiler joins fields where it can; a vector of one struct (`get_vector_unchecked::<1>`) is one access, if the
+/// A field may be an array, written as one: `position: [f32; 3]`. What has padding, type parameters or lifetimes, or a field that is no
+/// element and no array of elements, does not compile. The struct is loaded and stored
+/// field by field, and the compiler joins neighbours of one size as far as the struct is aligned: four `f32` under `#[repr(C, align(16))]` are one
+/// access of 16 bytes, as CUDA's `float4`. A vector of one struct (`get_vector_unchecked::<1>`) is one access whatever its fields are, if the
 /// struct has 2, 4, 8 or 16 bytes. On the CPU the struct is `bytemuck::Pod`, as buffers need it.
 #[proc_macro_derive(Element)]
 pub fn element(item: TokenStream) -> TokenStream {

@@ -65,6 +65,7 @@
 use crate::Element;
 #[cfg(target_arch = "nvptx64")]
 use crate::element::vector;
+use crate::element::vector::vector_bytes;
 use crate::shared::SharedArray;
 
 macro_rules! registers {
@@ -610,6 +611,7 @@ impl<T: Element> RemoteSlice<T> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn read_vector<const N: usize>(self, index: usize) -> [T; N] {
+        const { vector_bytes::<T, N>() };
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: in bounds, there, aligned and free of races by the caller's promise.
         unsafe {
@@ -643,6 +645,7 @@ impl<T: Element> RemoteSlice<T> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn write_vector<const N: usize>(self, index: usize, values: [T; N]) {
+        const { vector_bytes::<T, N>() };
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: as for `read_vector`.
         unsafe {

@@ -11,6 +11,11 @@ pub use floats::{Bf16, E4m3, E5m2, F16};
 /// # Safety
 /// Every bit pattern of the type's size is a value, the type has no padding, it is aligned to at most 16 bytes, and
 /// [`Element::load`] and [`Element::store`] access each of its bytes, and no others.
+#[diagnostic::on_unimplemented(
+    message = "global and shared memory hold no `{Self}`",
+    note = "they hold numbers of 1 to 8 bytes (u64 for usize, u8 for bool), `F16`, `Bf16`, `E4m3`, `E5m2`, and structs of such: \
+            `#[derive(Clone, Copy, Element, KernelParam)] #[repr(C)]`; several neighbours at once are read by `get_vector_unchecked`"
+)]
 pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// Reads the value at `source`, each number in it in one access. On the CPU the access is a relaxed atomic one, so that a
     /// kernel with a race between blocks gives one of the values written instead of undefined behaviour.

@@ -6,7 +6,6 @@ use core::marker::PhantomData;
 
 #[cfg(target_arch = "nvptx64")]
 use crate::element::vector;
-#[cfg(not(target_arch = "nvptx64"))]
 use crate::element::vector::vector_bytes;
 use crate::{Element, KernelParam, Layout};
 
@@ -152,6 +151,7 @@ impl<'a, T: Element> GlobalSlice<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn get_vector_unchecked<const N: usize>(&self, index: usize) -> [T; N] {
+        const { vector_bytes::<T, N>() };
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: inside the view, and aligned, by the caller's promise.
         unsafe {
@@ -407,6 +407,7 @@ impl<'a, T: Element> GlobalSliceMut<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn get_vector_unchecked<const N: usize>(&self, index: usize) -> [T; N] {
+        const { vector_bytes::<T, N>() };
         let read: GlobalSlice<'_, T> = GlobalSlice { pointer: self.pointer, len: self.len, lifetime: PhantomData };
         // SAFETY: the caller's promise. The load is an ordinary one, which stays between the stores before and behind it; that
         // nothing writes to the elements meanwhile is all that it needs of a read-only view.
@@ -421,6 +422,7 @@ impl<'a, T: Element> GlobalSliceMut<'a, T> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn set_vector_unchecked<const N: usize>(&self, index: usize, values: [T; N]) {
+        const { vector_bytes::<T, N>() };
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: inside the view, and aligned, by the caller's promise.
         unsafe {

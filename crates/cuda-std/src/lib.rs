@@ -154,6 +154,8 @@ pub use image_map::ImageLayout;
 pub use image_map::ImageMap;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use launch::{AnyGrid, ContractViolation, ErasedKernel, Grid, Kernel};
+#[doc(hidden)]
+pub use param::assert_parameters_fit;
 pub use param::{KernelParam, Layout};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use param::{View, ViewAccess, ViewName};

@@ -8,6 +8,11 @@
 /// The type has the same size, alignment (at most 16) and meaning of its bytes on the GPU and on the CPU, for which
 /// [`KernelParam::LAYOUT`] stands; and [`KernelParam::visit_views`] reports every view in it; there is none if
 /// [`KernelParam::HAS_VIEWS`] says so.
+#[diagnostic::on_unimplemented(
+    message = "a kernel takes no `{Self}`",
+    note = "it takes numbers (u32 for bool, u64 for usize), arrays of them, views of memory (`GlobalSlice`, `DisjointSlice`, `GlobalSliceMut`, \
+            `GlobalAtomics`), tensor maps, and structs of such: `#[derive(Clone, Copy, KernelParam)] #[repr(C)]`"
+)]
 pub unsafe trait KernelParam: Copy + Send + Sync {
     /// Stands for the layout: types that are laid out differently have different ones. What was compiled for the GPU and what was
     /// compiled for the CPU are of one source, but not always the same, because of a `#[cfg]` for example. Where these numbers
@@ -181,6 +186,29 @@ impl ViewAccess {
     pub fn is_exclusive(self) -> bool {
         matches!(self, Self::ReadWrite | Self::Atomic)
     }
+}
+
+/// The bytes of a kernel's parameters that every driver passes.
+const PARAMETER_BYTES: usize = 4096;
+
+/// What the GPU receives of a tensor map.
+const TENSOR_MAP_BYTES: usize = 128;
+
+/// Fails to compile, where it is called in a constant, if parameters are more than a launch can pass: of each its size, its alignment, and whether
+/// it is a tensor map.
+#[doc(hidden)]
+pub const fn assert_parameters_fit(parameters: &[(usize, usize, bool)]) {
+    let (mut bytes, mut i) = (0usize, 0);
+    while i < parameters.len() {
+        let (size, alignment, is_tensor_map) = parameters[i];
+        let (size, alignment) = if is_tensor_map { (TENSOR_MAP_BYTES, TENSOR_MAP_BYTES) } else { (size, alignment) };
+        bytes = bytes.next_multiple_of(alignment) + size;
+        i += 1;
+    }
+    assert!(
+        bytes <= PARAMETER_BYTES,
+        "a kernel has at most 4096 bytes of parameters: keep what is larger in a buffer, and pass a view of it"
+    );
 }
 
 macro_rules! number {

@@ -462,7 +462,7 @@ mod host {
             let line = SourceLine { file: file.into(), line: u32::try_from(self.line).unwrap_or(u32::MAX) };
             let [block, thread] = [self.message.block, self.message.thread].map(Dim3::from);
             let kind = FaultKind::Panic { message };
-            Fault { kernel, block, thread, location: Some(line), callers: std::vec::Vec::new(), kind }
+            Fault { kernel, block, thread, location: Some(line), callers: std::vec::Vec::new(), kind, old_value: None }
         }
     }
 

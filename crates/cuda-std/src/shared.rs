@@ -4,7 +4,6 @@
 use crate::Element;
 #[cfg(target_arch = "nvptx64")]
 use crate::element::vector;
-#[cfg(not(target_arch = "nvptx64"))]
 use crate::element::vector::vector_bytes;
 
 /// A static array in shared memory, one for each block.
@@ -498,6 +497,7 @@ impl<T: Element> SharedSlice<T> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn read_vector<const N: usize>(&self, index: usize) -> [T; N] {
+        const { vector_bytes::<T, N>() };
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: in bounds, aligned and free of races by the caller's promise.
         unsafe {
@@ -539,6 +539,7 @@ impl<T: Element> SharedSlice<T> {
     #[inline(always)]
     #[track_caller]
     pub unsafe fn write_vector<const N: usize>(&self, index: usize, values: [T; N]) {
+        const { vector_bytes::<T, N>() };
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: in bounds, aligned and free of races by the caller's promise.
         unsafe {
@@ -729,6 +730,10 @@ mod sealed {
 /// let index: <[[[u8; 4]; 3]; 2] as SharedArray>::Index = [1, 2, 3];
 /// assert_eq!(index.len(), 3);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "shared memory holds no `{Self}`",
+    note = "it holds arrays of one, two or three dimensions of elements: `Shared<[f32; 32]>`, `Shared<[[f32; 33]; 32]>`; a single number is `Shared<[f32; 1]>`"
+)]
 pub trait SharedArray: sealed::Sealed + 'static {
     /// What the array is made of.
     type Element: Element;

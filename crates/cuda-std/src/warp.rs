@@ -166,6 +166,7 @@ macro_rules! shuffles {
         #[inline(always)]
         #[track_caller]
         pub unsafe fn $name<T: Element>(mask: u32, value: T, $operand: u32, width: u32) -> (T, bool) {
+            const { require_shuffled::<T>() };
             let c = shuffle_operand(Shuffle::$shuffle, width);
             #[cfg(target_arch = "nvptx64")]
             {
@@ -297,10 +298,15 @@ pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
     }
 }
 
+/// Does not compile unless a shuffle can exchange such values.
+const fn require_shuffled<T: Element>() {
+    assert!(matches!(size_of::<T>(), 1 | 2 | 4 | 8), "a shuffle exchanges values of 1, 2, 4 or 8 bytes");
+}
+
 /// The bits of a value of 1, 2, 4 or 8 bytes.
 #[inline(always)]
 fn to_bits<T: Element>(value: T) -> u64 {
-    const { assert!(matches!(size_of::<T>(), 1 | 2 | 4 | 8), "a shuffle exchanges values of 1, 2, 4 or 8 bytes") };
+    const { require_shuffled::<T>() };
     // SAFETY: an element has no padding, so it can be read as a number of its size.
     unsafe {
         match size_of::<T>() {

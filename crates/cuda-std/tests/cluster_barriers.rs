@@ -214,7 +214,7 @@ fn nothing_but_its_own_functions_accesses_a_barrier() {
         let out = TensorMapMut::new(TensorMap::from_raw_parts([0; 16], y.as_mut_ptr().cast(), 1024, ONE_TILE));
         accesses_a_barrier { how, map, out }
     };
-    let add = AccessKind::Atomic { scope: Scope::Cluster };
+    let add = AccessKind::Atomic { scope: Scope::Cluster, bytes: 4 };
     for (how, mark, expected, is_remote) in [
         (0, "remote write", AccessKind::Write, true),
         (1, "remote read", AccessKind::Read, true),

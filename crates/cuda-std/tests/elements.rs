@@ -424,6 +424,22 @@ struct Color {
 #[repr(C, align(16))]
 struct Line(Pair, u64);
 
+/// With arrays, also of structs, and of arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Element, KernelParam)]
+#[repr(C)]
+struct Patch {
+    corners: [[u8; 2]; 2],
+    heights: [Height; 2],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Element, KernelParam)]
+#[repr(C)]
+struct Height(i16);
+
+fn patch(i: u8) -> Patch {
+    Patch { corners: [[i, 1], [2, !i]], heights: [Height(-i16::from(i)), Height(300)] }
+}
+
 const fn pair(i: u8) -> Pair {
     Pair { x: i as f32 / 2.0, y: 3 << 24 | i as u32 }
 }
@@ -435,6 +451,7 @@ fn color(i: u8) -> Color {
 reversed! {
     reversed_pairs, structs_come_through_every_memory, Pair, pair;
     reversed_colors, structs_of_halfwords_come_through_every_memory, Color, color;
+    reversed_patches, structs_with_arrays_come_through_every_memory, Patch, patch;
 }
 
 /// Stamps a kernel that reverses the vectors of a block, of `N` elements each, by way of dynamic shared memory; and its test.

@@ -404,7 +404,8 @@ mod tests {
     fn a_fault_of_a_kernel_is_told_from_a_launch_that_was_refused() {
         let (kernel, origin) = ("k", cuda_std::Dim3::new(0, 0, 0));
         let kind = FaultKind::Panic { message: "oh".to_owned() };
-        let fault = Fault { kernel, block: origin, thread: origin, location: None, callers: Vec::new(), kind };
+        let fault =
+            Fault { kernel, block: origin, thread: origin, location: None, callers: Vec::new(), kind, old_value: None };
         assert!(Error::from(LaunchError::Fault(Box::new(fault))).is_kernel_fault());
         let excess = cuda_std::Excess::Grid { grid: [0; 3], limit: [1; 3] };
         assert!(!Error::from(LaunchError::Excess { kernel, excess }).is_kernel_fault());

@@ -17,6 +17,8 @@ pub(crate) fn with_hints(messages: &[String], math: impl FnOnce() -> Option<Vec<
     let mut hints: Vec<String> =
         methods.iter().map(|(name, kind)| for_float_method(name, kind, math.as_deref())).collect();
     hints.extend(messages.iter().filter_map(|message| feature(message)));
+    hints.extend(messages.iter().filter_map(|message| of_std(message)).map(str::to_owned));
+    hints.extend(messages.iter().filter_map(|message| same_name(message)));
     let mut text = messages.iter().map(|message| without_internals(message)).collect::<Vec<_>>().join("\n");
     let mut given = HashSet::new();
     for hint in hints.iter().filter(|hint| given.insert(*hint)) {
@@ -79,10 +81,52 @@ fn for_float_method(name: &str, kind: &str, math: Option<&[String]>) -> String {
 fn feature(message: &str) -> Option<String> {
     let (_, rest) = message.split_once("add `#![feature(")?;
     let name = rest.split_once(')')?.0;
+    match name {
+        "f16" => {
+            return Some(
+                "no stable compiler has `f16`: `cuda_std::F16` is for memory, and `to_f32` of it for arithmetic"
+                    .to_owned(),
+            );
+        }
+        "f128" => return Some("no GPU has `f128`: `f64` is the largest".to_owned()),
+        _ => {}
+    }
     Some(format!(
         "for the GPU alone, so that the crate still compiles for the CPU: `#![cfg_attr(target_arch = \"nvptx64\", \
          feature({name}))]`"
     ))
+}
+
+/// Two kernels of one name: the compiler knows them by a static beside the entry point.
+fn same_name(message: &str) -> Option<String> {
+    let name = message.split_once("symbol `__tilewright_facts_")?.1.split_once("` is already defined")?.0;
+    Some(format!(
+        "two kernels are called `{name}`: that is the name of an entry point, of which there is one in a crate, whatever module the function is in"
+    ))
+}
+
+/// What there is in the place of something of std that kernels have not: macros that print, what lies in a heap, the crate itself.
+fn of_std(message: &str) -> Option<&'static str> {
+    let first = message.lines().next()?;
+    let is_missing =
+        ["cannot find ", "undeclared type ", "unresolved ", "unlinked crate "].iter().any(|word| first.contains(word));
+    let has = |names: &[&str]| is_missing && names.iter().any(|name| first.contains(&format!("`{name}`")));
+    if has(&["println", "print", "eprintln", "eprint", "dbg"]) {
+        Some(
+            "threads of a GPU print by `gpu_println!(\"x = {}\", x)`, with a constant text and numbers; the CPU has it, too",
+        )
+    } else if has(&["vec", "format", "Vec", "String", "Box", "Rc", "Arc", "HashMap", "BTreeMap", "VecDeque", "alloc"]) {
+        Some(
+            "kernels have no heap: an array has a length that is known at compile time (`[f32; 8]`), what is larger is in shared memory \
+             (`Shared`, `SharedSlice`) or comes as a view of global memory",
+        )
+    } else if has(&["std"]) {
+        Some(
+            "on a GPU there is `core` and no `std`: what is for the CPU alone stands behind `#[cfg(not(target_arch = \"nvptx64\"))]`",
+        )
+    } else {
+        None
+    }
 }
 
 /// The functions in the `cuda_std::math` that a crate uses; none if they cannot be found out.
@@ -147,6 +191,31 @@ mod tests {
                        = help: add `#![feature(stdarch_nvptx)]` to the crate attributes to enable";
         let text = with_hints(&[message.to_owned()], || panic!("not needed"));
         assert!(text.contains("cfg_attr(target_arch = \"nvptx64\", feature(stdarch_nvptx))"), "{text}");
+    }
+
+    #[test]
+    fn what_only_std_has_comes_with_what_to_write() {
+        let hint = |message: &str| with_hints(&[message.to_owned()], || panic!("not needed")).replacen(message, "", 1);
+        assert!(hint("error: cannot find macro `println` in this scope").contains("`gpu_println!("));
+        for name in ["macro `vec`", "type `String`", "type `Box`"] {
+            assert!(hint(&format!("error: cannot find {name} in this scope")).contains("no heap"), "{name}");
+        }
+        assert!(hint("error[E0433]: failed to resolve: use of undeclared type `Vec`").contains("no heap"));
+        assert!(hint("error[E0433]: cannot find module or crate `std` in this scope").contains("`core` and no `std`"));
+        let help = "error[E0658]: the type `f16` is unstable\n= help: add `#![feature(f16)]` to the crate attributes to enable";
+        assert!(hint(help).contains("`cuda_std::F16`") && !hint(help).contains("cfg_attr"), "{}", hint(help));
+        for other in ["error: cannot find value `vec_len` in this scope", "error[E0308]: mismatched types\n `Vec`"] {
+            assert_eq!(hint(other), "");
+        }
+    }
+
+    #[test]
+    fn kernels_of_one_name_are_told_as_such() {
+        let text = with_hints(
+            &["error: symbol `__tilewright_facts_k` is already defined\n --> src/b.rs:9:1".to_owned()],
+            || None,
+        );
+        assert!(text.contains("hint: two kernels are called `k`"), "{text}");
     }
 
     #[test]

@@ -39,6 +39,12 @@ pub(crate) fn explained(error: Error, arch: Arch, link: Link<'_>) -> Error {
             }
             Error::Unsupported { arch, found, log: log.into() }
         }
+        Error::Unsupported { arch, found, log } => {
+            let ir = with_lines.optimized(arch).map(|(ir, _)| ir).unwrap_or_default();
+            let with_places = unsupported(&ir, crate_dir, math_functions(link.toolchain, crate_dir).as_deref());
+            let found = if with_places.is_empty() { found } else { with_places };
+            Error::Unsupported { arch, found, log }
+        }
         Error::Check { arch, ptx, reason, place: None } => {
             let Ok((ir, _)) = with_lines.optimized(arch) else {
                 return Error::Check { arch, ptx, reason, place: None };
@@ -99,9 +105,11 @@ fn of_check(ir: &str, crate_dir: &Path, mut reason: CheckError) -> (Option<Strin
             function = Some(name.clone());
             place
         }
-        CheckError::Local { function: name, .. } => {
+        CheckError::Local { function: name, is_given, .. } => {
             function = Some(name.clone());
-            place::local(ir, crate_dir, name)
+            let (place, given) = place::local(ir, crate_dir, name);
+            *is_given = given;
+            place
         }
         CheckError::Recursion { circle, .. } => {
             function = circle.first().cloned();

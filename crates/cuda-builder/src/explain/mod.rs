@@ -103,7 +103,28 @@ fn what_is_missing(line: &str, math: Option<&[String]>) -> Option<String> {
             "there is no conversion between a number of 128 bits and a floating-point number: convert by way of 64 bits".to_owned(),
         );
     }
-    has("fp128").then(|| "there is no arithmetic with `f128`".to_owned())
+    if has("fp128") {
+        return Some("there is no arithmetic with `f128`".to_owned());
+    }
+    is_remainder(line).then(|| {
+        let (kind, instead) = match has("double") {
+            false => ("f32", "write `cuda_std::math::fmod(x, y)`, which is exact and has the same bits on the CPU"),
+            true => ("f64", "`cuda_std::math` has `fmod` for f32, and none for f64: write `x - y * math::trunc_f64(x / y)` if that is near enough"),
+        };
+        format!(
+            "`%` of {kind} is exact on the CPU, and on a GPU LLVM makes a division of it, which is rounded, so that it has other bits: {instead}"
+        )
+    })
+}
+
+/// Whether an instruction is the remainder of floating-point numbers.
+fn is_remainder(line: &str) -> bool {
+    line.split_once(" = ").is_some_and(|(_, operation)| operation.starts_with("frem "))
+}
+
+/// Whether a module has remainders of floating-point numbers: the one operation that LLVM has for a GPU, and not with the bits of the CPU.
+pub(crate) fn has_remainders(ir: &str) -> bool {
+    ir.lines().any(is_remainder)
 }
 
 /// What to write for a function of numbers of a kind.

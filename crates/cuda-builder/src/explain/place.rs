@@ -37,8 +37,9 @@ pub(super) fn generic(ir: &str, crate_dir: &Path, function: &str) -> Option<(Opt
     None
 }
 
-/// Where in Rust a function indexes an array in local memory by what is not known at compile time, or else accesses one.
-pub(super) fn local(ir: &str, crate_dir: &Path, function: &str) -> Option<String> {
+/// Where in Rust a function indexes an array in local memory by what is not known at compile time; or else calls a function with a pointer to
+/// something there, of which the second value tells; or else accesses it.
+pub(super) fn local(ir: &str, crate_dir: &Path, function: &str) -> (Option<String>, bool) {
     let lines = Lines::of(ir, crate_dir);
     let mut accesses = body_of(ir, function).filter(|line| line.contains("ptr addrspace(5) %")).peekable();
     let first = accesses.peek().copied();
@@ -48,7 +49,44 @@ pub(super) fn local(ir: &str, crate_dir: &Path, function: &str) -> Option<String
         line.contains(" = getelementptr ")
             && operands.rsplit(", ").next().is_some_and(|index| index.contains('%') && !index.contains("ptr"))
     });
-    indexed.and_then(|line| lines.of_instruction(line)).or_else(|| lines.of_instruction(first?))
+    if let Some(place) = indexed.and_then(|line| lines.of_instruction(line)) {
+        return (Some(place), false);
+    }
+    match call_with_local(ir, function) {
+        Some(call) => (lines.of_instruction(call), true),
+        None => (first.and_then(|line| lines.of_instruction(line)), false),
+    }
+}
+
+/// The first call of a function with a pointer to local memory, among the lines of its caller.
+fn call_with_local<'a>(ir: &'a str, function: &'a str) -> Option<&'a str> {
+    let body: Vec<&str> = body_of(ir, function).skip(1).collect();
+    let mut pointers: HashSet<&str> = HashSet::new();
+    loop {
+        let known = pointers.len();
+        for line in &body {
+            let Some((result, operation)) = line.trim_start().split_once(" = ") else { continue };
+            let keeps =
+                ["addrspacecast ", "getelementptr ", "select ", "phi "].iter().any(|word| operation.starts_with(word));
+            if operation.starts_with("alloca ") || keeps && values(operation).any(|value| pointers.contains(value)) {
+                pointers.insert(result);
+            }
+        }
+        if pointers.len() == known {
+            break;
+        }
+    }
+    // LLVM's own functions, such as the one that says where a variable's life begins, need no address.
+    let calls = |line: &&&str| {
+        let is_own = global_names(line).any(|(_, name)| name.starts_with("llvm."));
+        line.contains("call ") && !is_own && assembly(line).is_none()
+    };
+    body.iter().filter(calls).find(|line| values(line).any(|value| pointers.contains(value))).copied()
+}
+
+/// The values that an instruction names, its own result included.
+fn values(line: &str) -> impl Iterator<Item = &str> {
+    line.split([' ', ',', '(', ')', '[', ']']).filter(|word| word.starts_with('%'))
 }
 
 /// Where a function calls another, or through a pointer.

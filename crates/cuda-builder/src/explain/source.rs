@@ -29,6 +29,11 @@ fn expression(line: &str) -> &str {
             '(' | '[' | '{' => depth += 1,
             ')' | ']' | '}' if depth == 0 => return line[..at].trim_end(),
             ')' | ']' | '}' => depth -= 1,
+            // The place of a remainder is that of its left side.
+            ' ' if depth == 0 && line[at..].starts_with(" % ") => {
+                let right = at + " % ".len();
+                return &line[..right + expression(&line[right..]).len()];
+            }
             ';' | ',' | ' ' if depth == 0 => return line[..at].trim_end(),
             _ => {}
         }
@@ -133,6 +138,7 @@ mod tests {
             ("w[b as usize]);", "w[b as usize]"),
             ("values[f(i, 3)] + 1.0;", "values[f(i, 3)]"),
             ("x.get([i, j]), 7", "x.get([i, j])"),
+            ("(a + b) % f(c) + 1.0);", "(a + b) % f(c)"),
             ("values[", "values["),
             (")", ""),
         ] {

@@ -50,10 +50,18 @@ impl Ptx {
         for function in &self.functions {
             let name = || readable(&function.name);
             let allows_local = !strict.contains(function.name.as_str());
-            // First, because an array in local memory is accessed through a generic pointer to it.
+            // First, because what an architecture lacks may be in local memory there: a tensor map.
+            let missing = |arch: &Arch| function.needs.iter().find(|(needs, _)| !needs.is_met_by(*arch));
+            if let Some(target) = target
+                && let Some((needs, instruction)) = missing(&target)
+            {
+                let (needs, instruction) = (*needs, instruction.clone());
+                return Err(CheckError::Architecture { function: name(), instruction, needs, target });
+            }
+            // Before accesses, because an array in local memory is accessed through a generic pointer to it.
             let is_local = function.local_bytes > 0 || function.memory.iter().any(|it| it.space() == Some("local"));
             if is_local && !allows_local {
-                return Err(CheckError::Local { function: name(), bytes: function.local_bytes });
+                return Err(CheckError::Local { function: name(), bytes: function.local_bytes, is_given: false });
             }
             if function.constant_bytes > CONSTANT_BYTES {
                 return Err(CheckError::Constant { function: name(), bytes: function.constant_bytes });
@@ -61,13 +69,6 @@ impl Ptx {
             if let Some(generic) = function.memory.iter().find(|instruction| instruction.space().is_none()) {
                 let instruction = generic.text.as_str().into();
                 return Err(CheckError::Generic { function: name(), instruction, arguments: Box::default() });
-            }
-            let missing = |arch: &Arch| function.needs.iter().find(|(needs, _)| !needs.is_met_by(*arch));
-            if let Some(target) = target
-                && let Some((needs, instruction)) = missing(&target)
-            {
-                let (needs, instruction) = (*needs, instruction.clone());
-                return Err(CheckError::Architecture { function: name(), instruction, needs, target });
             }
             if function.is_kernel && function.block.is_none() {
                 return Err(CheckError::NoLaunchBounds(name()));
@@ -177,7 +178,7 @@ mod tests {
             module.check_with(&names, &Allowed { local, ..Allowed::default() })
         };
         assert_eq!(check(&[0, 1]), Ok(()));
-        let refused = Err(CheckError::Local { function: "helper".to_owned(), bytes: 64 });
+        let refused = Err(CheckError::Local { function: "helper".to_owned(), bytes: 64, is_given: false });
         assert_eq!((check(&[0]), check(&[1, 2]), module.check(&names)), (refused.clone(), refused.clone(), refused));
     }
 
@@ -314,13 +315,13 @@ mod tests {
     #[test]
     fn refuses_local_memory() {
         let error = check(".local .align 8 .b8 \t__local_depot0[16];\n.reg .b32 %r<3>;").unwrap_err();
-        assert_eq!(error, CheckError::Local { function: "k".to_owned(), bytes: 16 });
+        assert_eq!(error, CheckError::Local { function: "k".to_owned(), bytes: 16, is_given: false });
         // What LLVM makes of an array that is indexed: its address is a generic one.
         let error =
             check(".local .align 4 .b8 __local_depot0[64];\n\tcvta.local.u64 %SP, %SPL;\n\tst.b32 [%rd1], %r1;");
-        assert_eq!(error.unwrap_err(), CheckError::Local { function: "k".to_owned(), bytes: 64 });
+        assert_eq!(error.unwrap_err(), CheckError::Local { function: "k".to_owned(), bytes: 64, is_given: false });
         let error = check("st.local.b32 [%rd1], %r1;").unwrap_err();
-        assert_eq!(error, CheckError::Local { function: "k".to_owned(), bytes: 0 });
+        assert_eq!(error, CheckError::Local { function: "k".to_owned(), bytes: 0, is_given: false });
     }
 
     #[test]

@@ -28,15 +28,14 @@ pub enum CheckError {
         arguments: Box<[String]>,
     },
     /// Something is in local memory.
-    #[error(
-        "`{function}` keeps {bytes} bytes in local memory: an array is indexed by a value that is not known at compile time. Unroll the \
-         loop, so that it is, keep the array in shared memory, or allow it: `#[kernel(local_memory)]`"
-    )]
+    #[error("`{function}` keeps {bytes} bytes in local memory: {}", why_local(*.is_given))]
     Local {
         /// The function.
         function: String,
         /// How much.
         bytes: u64,
+        /// Whether it is there because another function is given its address, as far as that is known; otherwise an array is indexed.
+        is_given: bool,
     },
     /// A function calls itself, and nobody has said how deep its stack is.
     #[error(
@@ -89,6 +88,16 @@ pub enum CheckError {
         /// In the crate.
         expected: Vec<String>,
     },
+}
+
+fn why_local(is_given: bool) -> &'static str {
+    if is_given {
+        "a function that is not inlined, or called through a pointer (`dyn`, `fn`), is given a reference to it. Give it the value itself, \
+         or have it inlined: `#[inline(always)]`, and a type parameter in place of `dyn`"
+    } else {
+        "an array is indexed by a value that is not known at compile time. Unroll the loop, so that it is, keep the array in shared \
+         memory, or allow it: `#[kernel(local_memory)]`"
+    }
 }
 
 fn of(arguments: &[String]) -> String {

@@ -85,13 +85,24 @@ fn file_of(operands: &str) -> Option<&str> {
     operands.split_ascii_whitespace().next()
 }
 
+/// The instructions that are one word, which may be a kernel's name, too. All others have a type: no name has a dot.
+const BARE_OPCODES: [&str; 6] = ["ret", "exit", "trap", "brkpt", "bra", "call"];
+
+/// The registers that a function declares. Those of inline assembly have names that a kernel may have.
+fn registers(text: &str) -> HashSet<&str> {
+    let declared = text.split([';', '{', '}']).filter_map(|statement| statement.trim_start().strip_prefix(".reg"));
+    declared.flat_map(words).collect()
+}
+
 /// The positions of the items that one refers to, itself included.
 fn closure(start: usize, items: &[Item<'_>], named: &HashMap<&str, Vec<usize>>) -> HashSet<usize> {
     let mut wanted = HashSet::from([start]);
     let mut open = vec![start];
     while let Some(position) = open.pop() {
         let text = items[position].text();
-        for &other in words(&text).filter_map(|word| named.get(word)).flatten() {
+        let registers = registers(&text);
+        let names = words(&text).filter(|word| !BARE_OPCODES.contains(word) && !registers.contains(word));
+        for &other in names.filter_map(|word| named.get(word)).flatten() {
             if wanted.insert(other) {
                 open.push(other);
             }
@@ -170,6 +181,16 @@ mod tests {
             assert!(module.starts_with(".version 8.0\n.target sm_90a\n.address_size 64\n"), "{module}");
             assert_eq!(parsed.kernels().next(), whole.kernels().find(|kernel| kernel.name == *name));
             assert!(parsed.undefined.is_empty(), "{:?}", parsed.undefined);
+        }
+    }
+
+    #[test]
+    fn a_kernel_may_be_called_as_an_instruction() {
+        for name in ["ret", "exit", "trap", "add", "tmp"] {
+            let body = "call.uni leaf; { .reg .pred p, tmp; @tmp exit; add.u32 %r1, %r1, 1; trap; }";
+            let module = MODULE.replace("entry plain(", &format!("entry {name}(")).replace("call.uni leaf;", body);
+            let names: Vec<String> = split_by_kernel(&module).unwrap().into_iter().map(|(name, _)| name).collect();
+            assert_eq!(names, [name, "large"]);
         }
     }
 

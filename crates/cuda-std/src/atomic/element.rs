@@ -57,6 +57,10 @@ impl Bits for u64 {
 }
 
 /// What threads can access at once: 32 or 64 bits.
+#[diagnostic::on_unimplemented(
+    message = "there are no atomic operations on `{Self}`",
+    note = "there are on u32, i32, u64, i64, f32, f64, `F16x2` and `Bf16x2`; smaller numbers are a part of a u32, changed by `compare_exchange`"
+)]
 pub trait AtomicElement: Element + Sealed {
     #[doc(hidden)]
     type Bits: Bits;

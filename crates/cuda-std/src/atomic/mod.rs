@@ -168,6 +168,7 @@ pub trait Ordering: sealed::Sealed + Copy {
 /// let is_set = run_over(1, &mut [1], |flag: GlobalAtomics<'_, u32>| Some(is_set(flag.get(0)?, atomic::Acquire)));
 /// assert_eq!(is_set, [Some(true)]);
 /// ```
+#[diagnostic::on_unimplemented(message = "a load has no order `{Self}`", note = "it is Relaxed, Acquire or SeqCst")]
 pub trait LoadOrdering: Ordering {}
 
 /// An order that a store can have: [`Relaxed`], [`Release`], [`SeqCst`].
@@ -181,6 +182,7 @@ pub trait LoadOrdering: Ordering {}
 /// run_over(1, &mut flag, |flag: GlobalAtomics<'_, u32>| Some(set(flag.get(0)?, atomic::Release)));
 /// assert_eq!(flag, [1]);
 /// ```
+#[diagnostic::on_unimplemented(message = "a store has no order `{Self}`", note = "it is Relaxed, Release or SeqCst")]
 pub trait StoreOrdering: Ordering {}
 
 /// An order that a fence can have: [`AcqRel`], [`SeqCst`].
@@ -195,6 +197,7 @@ pub trait StoreOrdering: Ordering {}
 /// run_over(32, &mut n, |n: GlobalAtomics<'_, u32>| count_behind_a_fence(n, atomic::AcqRel));
 /// assert_eq!(n, [32]);
 /// ```
+#[diagnostic::on_unimplemented(message = "a fence has no order `{Self}`", note = "it is AcqRel or SeqCst")]
 pub trait FenceOrdering: Ordering {}
 
 macro_rules! orders {

@@ -168,6 +168,7 @@ impl<T: Element, const N: usize> OwnChunk<'_, T, N> {
     #[inline(always)]
     #[track_caller]
     pub fn get_vector(&self, otherwise: T) -> [T; N] {
+        const { vector_bytes::<T, N>() };
         if self.is_vector() {
             // SAFETY: `N` elements are in the view, aligned, and no other thread gets them.
             return unsafe { self.view.get_vector_unchecked(self.first) };
@@ -188,6 +189,7 @@ impl<T: Element, const N: usize> OwnChunk<'_, T, N> {
     #[inline(always)]
     #[track_caller]
     pub fn set_vector(&self, values: [T; N]) {
+        const { vector_bytes::<T, N>() };
         if self.is_vector() {
             // SAFETY: as for `get_vector`.
             unsafe { self.view.set_vector_unchecked(self.first, values) };

@@ -10,12 +10,11 @@
 
 use super::Element;
 
-/// The bytes of `N` elements, to which their address has to be aligned. Does not compile unless they can be one access.
+/// The bytes of `N` elements, to which their address has to be aligned. Does not compile unless they can be one access: what kernels call says so
+/// first, in a constant of its own, because the compiler names the line that calls the function whose constant it is.
 pub(crate) const fn vector_bytes<T: Element, const N: usize>() -> usize {
-    const {
-        assert!(matches!(size_of::<[T; N]>(), 1 | 2 | 4 | 8 | 16), "a vector of elements has 1, 2, 4, 8 or 16 bytes");
-        size_of::<[T; N]>()
-    }
+    assert!(matches!(size_of::<[T; N]>(), 1 | 2 | 4 | 8 | 16), "a vector of elements has 1, 2, 4, 8 or 16 bytes");
+    size_of::<[T; N]>()
 }
 
 /// Does not compile unless an element is aligned to its size, so that wherever a view begins, each is one access.

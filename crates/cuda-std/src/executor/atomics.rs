@@ -9,10 +9,12 @@ use super::Checks;
 use super::barriers::clocked;
 use super::context::{Context, State, current};
 use super::costs::CostKind;
-use super::fault::{AccessKind, FaultKind};
+use super::fault::{AccessKind, FaultKind, OldValue};
+use super::global_memory::{AtomicElement, GlobalMemory};
 use super::hooks::{dynamic_words, note_atomic, note_atomic_store, static_offset, words_to_access};
 use super::identity::{DYNAMIC, SharedIdentity};
-use super::known::{Carried, Known};
+use super::known::{Carried, Known, Released};
+use super::older::Here;
 use super::remote;
 use super::shared_memory::WORD;
 use super::spins::Awaited;
@@ -95,13 +97,14 @@ fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Ch
     // Of shared memory, all threads that there can be are of the block.
     let has_scope = matches!(place, Place::Global(..));
     let (order, scope) = context.change_order(change.name(), location, (order, scope), has_scope);
+    let access = AccessKind::Atomic { scope, bytes: bytes as u8 };
     let address = match place {
         Place::Global(address, is_for_waiting) => {
             if !is_for_waiting && order != Order::Relaxed {
                 context.fail(location, FaultKind::OrderedOutsideOfAtomics);
             }
             if context.checks == Checks::Full {
-                context.note_global(address.addr(), bytes, AccessKind::Atomic { scope }, location);
+                context.note_global(address.addr(), bytes, access, location);
                 if !matches!(change, Change::Store(_)) {
                     context.require_values(address.addr(), bytes, location);
                 }
@@ -113,10 +116,10 @@ fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Ch
         }
         Place::Remote(rank, array, offset) => {
             let stores = matches!(change, Change::Store(_));
-            remote::atomic_address(context, (rank, array, offset), bytes, scope, stores, location)
+            remote::atomic_address(context, (rank, array, offset), bytes, access, stores, location)
         }
         Place::Shared(array, offset) => {
-            context.atomic_scope.set(scope);
+            context.atomic_access.set(access);
             let words = offset / WORD..(offset + bytes) / WORD;
             let note = if matches!(change, Change::Store(_)) { note_atomic_store } else { note_atomic };
             words_to_access(array, words, location, note).wrapping_add(offset)
@@ -138,12 +141,13 @@ fn carry_out(place: Place, bytes: usize, order: Order, scope: Scope, change: &Ch
         // SAFETY: as above.
         _ => apply(|next| change_64(unsafe { &*address.cast::<AtomicU64>() }, next), change),
     };
-    if context.checks == Checks::Full {
-        tell(context, place, order, scope, change, before);
-    }
-    context.details().awaited.set(Some(Awaited::by_atomics(place, AccessKind::Atomic { scope })));
+    let seen = match context.checks {
+        Checks::Full => tell(context, (place, bytes, location), (order, scope), change, (before, after)),
+        Checks::Bounds => before,
+    };
+    context.details().awaited.set(Some(Awaited::by_atomics(place, access)));
     context.let_others_run(location, before != after);
-    before
+    seen
 }
 
 /// The bits before and after.
@@ -176,8 +180,15 @@ fn change_64(element: &AtomicU64, next: &dyn Fn(u64) -> u64) -> u64 {
     before
 }
 
-/// Has the running thread learn what it acquires from an element, and the element carry what the thread releases.
-fn tell(context: &Context<'_>, place: Place, order: Order, scope: Scope, change: &Change<'_>, before: u64) {
+/// Has the running thread learn what it acquires from an element, and the element carry what the thread releases. Returns the bits that the
+/// thread sees.
+fn tell(
+    context: &Context<'_>,
+    (place, bytes, location): (Place, usize, &'static Location<'static>),
+    (order, scope): (Order, Scope),
+    change: &Change<'_>,
+    (before, after): (u64, u64),
+) -> u64 {
     let is_write = match change {
         Change::Load => false,
         Change::Store(_) | Change::Modify(_) => true,
@@ -185,29 +196,85 @@ fn tell(context: &Context<'_>, place: Place, order: Order, scope: Scope, change:
     };
     let is_read = !matches!(change, Change::Store(_));
     let block = context.block_number.get();
-    context.with_carried(place, |carried| {
+    if order == Order::SeqCst {
+        order_by_fence(context, order, scope);
+    }
+    let mut old_values = match place {
+        Place::Global(_, true) => context.global.and_then(GlobalMemory::old_values),
+        _ => None,
+    };
+    let mut seen = before;
+    context.with_element(place, |AtomicElement { carried, released, stores }| {
         let mut ordered = context.details().ordered.take();
-        if is_read && !carried.is_nothing() {
+        let old = match (change, &mut old_values) {
+            (Change::Load, Some(old_values)) => {
+                let old = stores.load(context, bytes, before, old_values);
+                let note = old.as_ref().map(|(value, _)| OldValue {
+                    block: context.block.get(),
+                    thread: context.thread().index,
+                    location: location.into(),
+                    seen: *value,
+                    newest: before,
+                });
+                old_values.note_load(context, place_of(place), note);
+                old
+            }
+            (_, Some(_)) if !is_write => {
+                stores.see_newest(context);
+                None
+            }
+            _ => None,
+        };
+        let old = old.map(|(value, carried)| {
+            seen = value;
+            carried
+        });
+        let of_seen = old.as_ref().unwrap_or(carried);
+        if is_read && !of_seen.is_nothing() {
             if order.acquires() {
-                learn(context, &carried.acquired(context, scope));
+                learn(context, &of_seen.acquired(context, scope));
             } else {
-                ordered.read.keep_for_fence(context, scope, carried);
+                ordered.read.keep_for_fence(context, scope, of_seen);
             }
         }
         if is_write {
+            let by = Here::now(context);
+            let carried_before = (old_values.is_some() && !carried.is_large()).then(|| carried.clone());
             if !is_read {
                 // What was released before is carried on by operations that read it, and by no others.
                 *carried = Carried::default();
             }
-            ordered.release(carried, block, order, scope, || everything(context));
+            let thread = context.current.get();
+            if order.releases() {
+                let known = everything(context);
+                carried.release(block, scope, &known);
+                *released = Some(Released { block, thread, scope, known });
+            } else {
+                ordered.release(carried, scope);
+                if let Some(of_thread) = released.as_ref().filter(|of| (of.block, of.thread) == (block, thread)) {
+                    carried.release(block, scope.min(of_thread.scope), &of_thread.known);
+                }
+            }
+            if old_values.is_some() {
+                stores.note((bytes, by), (before, carried_before.as_ref()), (after, carried));
+            }
         }
         context.details().ordered.set(ordered);
     });
+    seen
+}
+
+/// The address of an element in global memory.
+fn place_of(place: Place) -> usize {
+    match place {
+        Place::Global(address, _) => address.addr(),
+        Place::Shared(_, offset) | Place::Remote(_, _, offset) => offset,
+    }
 }
 
 /// A fence of the running thread.
 #[track_caller]
-pub(crate) fn fence(_order: Order, scope: Scope) {
+pub(crate) fn fence(order: Order, scope: Scope) {
     let (context, location) = (current(), Location::caller());
     let Some(scope) = context.change_fence(location, scope) else { return };
     context.note_step(StepKind::Fence, location, |note, _| note.text(format!("{scope:?}").to_lowercase()));
@@ -215,11 +282,22 @@ pub(crate) fn fence(_order: Order, scope: Scope) {
         return;
     }
     context.require_headroom();
+    order_by_fence(context, order, scope);
+}
+
+/// What a fence of the running thread orders.
+fn order_by_fence(context: &Context<'_>, order: Order, scope: Scope) {
     let mut ordered = context.details().ordered.take();
-    let block = context.block_number.get();
+    let (block, at) = (context.block_number.get(), Here::now(context));
     learn(context, &ordered.read.acquired(context, scope));
-    ordered.fenced.release(block, scope, &everything(context));
+    let known = everything(context);
+    ordered.fenced.release(block, scope, &known);
     context.details().ordered.set(ordered);
+    if order == Order::SeqCst
+        && let Some(mut old_values) = context.global.and_then(GlobalMemory::old_values)
+    {
+        old_values.note_fence(context, at, scope, &known);
+    }
 }
 
 /// Has the running thread know what others knew.

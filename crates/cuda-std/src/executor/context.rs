@@ -21,11 +21,12 @@ use super::cluster::{Clusters, Meetings, Team};
 use super::copies::Copies;
 use super::costs::{CostKind, Recorder};
 use super::fault::{
-    Elsewhere, Fault, FaultKind, LastWrite, Place as FaultPlace, SourceLine, ViewElement, WarpOperation, element_name,
+    AccessKind, Elsewhere, Fault, FaultKind, LastWrite, Place as FaultPlace, SourceLine, ViewElement, WarpOperation,
+    element_name,
 };
-use super::global_memory::GlobalMemory;
+use super::global_memory::{AtomicElement, GlobalMemory};
 use super::identity::SharedIdentity;
-use super::known::{Carried, Ordered};
+use super::known::Ordered;
 use super::prints::{BlockPrints, Prints};
 use super::products::{Products, Warpgroups};
 use super::remote;
@@ -218,15 +219,15 @@ pub(super) struct Context<'a> {
     pub(super) clusters: Clusters,
     /// If the kernel has clusters: the workers that run one together, and the rank of this one's block.
     pub(super) team: Option<(&'a Team<'a>, usize)>,
-    /// The scope of the atomic operation that the running thread makes.
-    pub(super) atomic_scope: Cell<Scope>,
+    /// The atomic operation that the running thread makes.
+    pub(super) atomic_access: Cell<AccessKind>,
     /// Where lines that the block prints come among those of others, if that is known before.
     pub(super) print_order: Cell<Option<u64>>,
     /// What the launch has printed, and the block that runs.
     pub(super) prints: &'a Prints,
     pub(super) block_prints: BlockPrints,
-    /// What atomic elements of the block's shared memory carry.
-    carried: RefCell<HashMap<(usize, usize), Carried>>,
+    /// Atomic elements of the block's shared memory.
+    elements: RefCell<HashMap<(usize, usize), AtomicElement>>,
     /// Whether an atomic operation has changed anything since this was last asked.
     pub(super) has_changed: Cell<bool>,
     /// How often threads have written something, by whatever way.
@@ -319,11 +320,11 @@ impl<'a> Context<'a> {
             turns,
             clusters: launch.clusters,
             team,
-            atomic_scope: Cell::new(Scope::Device),
+            atomic_access: Cell::new(AccessKind::Atomic { scope: Scope::Device, bytes: 4 }),
             print_order: Cell::new(None),
             prints: &launch.prints,
             block_prints: BlockPrints::default(),
-            carried: RefCell::default(),
+            elements: RefCell::default(),
             has_changed: Cell::new(false),
             changes: Cell::new(0),
             random: Cell::default(),
@@ -336,7 +337,7 @@ impl<'a> Context<'a> {
         self.block.set(self.position(number));
         self.block_number.set(number);
         self.random.set(Random::new(seed ^ number.rotate_left(32)));
-        self.carried.borrow_mut().clear();
+        self.elements.borrow_mut().clear();
         for thread in &self.details {
             drop(thread.ordered.take());
             thread.clock.set(0);
@@ -396,18 +397,18 @@ impl<'a> Context<'a> {
         places
     }
 
-    /// Looks at what an atomic element carries from thread to thread.
-    pub(super) fn with_carried(&self, place: Place, look: impl FnOnce(&mut Carried)) {
+    /// Looks at what is known of an atomic element: what it carries from thread to thread, and which values it has had.
+    pub(super) fn with_element(&self, place: Place, look: impl FnOnce(&mut AtomicElement)) {
         match (place, self.global) {
-            (Place::Global(address, true), Some(memory)) => memory.with_carried(address.addr(), look),
+            (Place::Global(address, true), Some(memory)) => memory.with_element(address.addr(), look),
             (Place::Global(..), _) => {}
             (Place::Shared(array, offset), _) => {
                 let array = ptr::from_ref::<SharedIdentity>(array).addr();
-                look(self.carried.borrow_mut().entry((array, offset)).or_default());
+                look(self.elements.borrow_mut().entry((array, offset)).or_default());
             }
             (Place::Remote(rank, array, offset), _) => {
                 if let Some(owner) = remote::context_of(self, rank) {
-                    owner.with_carried(Place::Shared(array, offset), look);
+                    owner.with_element(Place::Shared(array, offset), look);
                 }
             }
         }
@@ -534,7 +535,7 @@ impl<'a> Context<'a> {
     pub(super) fn report(&self, location: Option<SourceLine>, kind: FaultKind) -> Box<Fault> {
         let (block, thread) = (self.block.get(), self.thread().index);
         let callers = self.callers_of(location.as_ref());
-        Box::new(Fault { kernel: self.kernel, block, thread, location, callers, kind })
+        Box::new(Fault { kernel: self.kernel, block, thread, location, callers, kind, old_value: self.old_value() })
     }
 
     /// Ends the launch because of what the running thread does.

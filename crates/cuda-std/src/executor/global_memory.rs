@@ -34,7 +34,8 @@ use super::backtraces::Spot;
 use super::context::{Context, current};
 use super::costs::CostKind;
 use super::fault::{AccessKind, FaultKind};
-use super::known::Carried;
+use super::known::{Carried, Released};
+use super::older::{OldValues, Stores};
 use super::shared_memory::{WORD, words_of};
 use super::spins;
 use super::unwritten::{Allocation, Allocations};
@@ -57,8 +58,19 @@ pub(super) struct GlobalMemory {
     regions: Vec<Region>,
     /// Memory that views are of, and parts of which had no values when the launch began.
     without_values: Vec<Arc<Allocation>>,
-    /// What atomic elements carry, by their addresses.
-    carried: Mutex<HashMap<usize, Carried>>,
+    /// Atomic elements, by their addresses.
+    elements: Mutex<HashMap<usize, AtomicElement>>,
+    /// If loads may see old values: what that depends on besides.
+    old_values: Option<Mutex<OldValues>>,
+}
+
+/// What is known of an element besides its value: what it carries, and which values it has had.
+#[derive(Default)]
+pub(super) struct AtomicElement {
+    pub(super) carried: Carried,
+    /// The last operation on it that releases.
+    pub(super) released: Option<Released>,
+    pub(super) stores: Stores,
 }
 
 /// Memory that the launch may write.
@@ -140,8 +152,12 @@ impl Page {
 }
 
 impl GlobalMemory {
-    /// That of a launch with these views.
-    pub(super) fn new(allocations: &Allocations, visit_views: impl FnOnce(&mut dyn FnMut(crate::View<'_>))) -> Self {
+    /// That of a launch with these views, in which loads see the newest values only, or old ones too.
+    pub(super) fn new(
+        allocations: &Allocations,
+        sees_old_values: bool,
+        visit_views: impl FnOnce(&mut dyn FnMut(crate::View<'_>)),
+    ) -> Self {
         let (mut ranges, mut without_values) = (Vec::new(), Vec::new());
         visit_views(&mut |view| {
             allocations.find(view.address, view.bytes, &mut without_values);
@@ -161,13 +177,20 @@ impl GlobalMemory {
             let pages = (region.end - region.start).div_ceil(PAGE_BYTES);
             region.pages = (0..pages).map(|_| OnceLock::new()).collect();
         }
-        Self { regions, without_values, carried: Mutex::default() }
+        let old_values = sees_old_values.then(Mutex::default);
+        Self { regions, without_values, elements: Mutex::default(), old_values }
     }
 
-    /// Looks at what the element at an address carries.
-    pub(super) fn with_carried<R>(&self, address: usize, look: impl FnOnce(&mut Carried) -> R) -> R {
+    /// Looks at what is known of the element at an address.
+    pub(super) fn with_element<R>(&self, address: usize, look: impl FnOnce(&mut AtomicElement) -> R) -> R {
         // Nothing that holds the lock panics halfway through a change.
-        look(self.carried.lock().unwrap_or_else(PoisonError::into_inner).entry(address).or_default())
+        look(self.elements.lock().unwrap_or_else(PoisonError::into_inner).entry(address).or_default())
+    }
+
+    /// What old values depend on, if loads may see them.
+    pub(super) fn old_values(&self) -> Option<MutexGuard<'_, OldValues>> {
+        // As above.
+        Some(self.old_values.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Who has written at an address last: block, thread and line.
@@ -287,6 +310,21 @@ impl Context<'_> {
             page.set_key(&mut shadow, i, key);
         }
         Ok(())
+    }
+
+    /// Ends the launch if TMA is to load bytes that the launch has written: it need not see what threads write to global memory, nor what
+    /// it has itself stored there, of which nobody knows when it is done.
+    pub(super) fn require_not_written(&self, address: usize, bytes: usize, location: &'static Location<'static>) {
+        let Some(memory) = self.global.filter(|memory| memory.page(address).is_some()) else { return };
+        let words = (address..address + bytes).step_by(WORD);
+        let written = words.filter_map(|word| Some((word, memory.last_write(word)?))).next();
+        if let Some((word, (block, thread, line))) = written {
+            let thread = self.threads.get(thread).map_or(self.thread().index, |thread| thread.index);
+            let block = (block != self.block_number.get()).then(|| self.position(block));
+            let kind =
+                FaultKind::WrittenBeforeLoad { element: self.element_at(word), block, thread, location: line.into() };
+            self.fail(location, kind)
+        }
     }
 
     /// Notes that bytes of global memory get values.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 use super::context::Context;
-use crate::atomic::{Order, Scope};
+use crate::atomic::Scope;
 
 /// For each block of which something is known: for each of its threads, the tick before which everything that it did is known.
 #[derive(Clone, Default)]
@@ -80,6 +80,11 @@ impl Carried {
         self.0.is_empty()
     }
 
+    /// Whether it takes long to copy it.
+    pub(super) fn is_large(&self) -> bool {
+        self.0.len() > 64
+    }
+
     /// Adds what a thread of a block releases.
     pub(super) fn release(&mut self, block: u64, scope: Scope, known: &Known) {
         self.0.entry((block, reach(scope))).or_default().join(known);
@@ -106,6 +111,15 @@ impl Carried {
     }
 }
 
+/// What a thread has released by an operation on an element: its later stores to that element, whatever their order, release it as well (a release
+/// pattern of PTX).
+pub(super) struct Released {
+    pub(super) block: u64,
+    pub(super) thread: usize,
+    pub(super) scope: Scope,
+    pub(super) known: Known,
+}
+
 /// What a thread has done about the order of its atomic operations.
 #[derive(Default)]
 pub(super) struct Ordered {
@@ -116,20 +130,8 @@ pub(super) struct Ordered {
 }
 
 impl Ordered {
-    /// Has an element carry what an operation of a thread of this block releases: `all`, which is everything that the thread knows now,
-    /// or what was before its fences, as far as both scopes reach.
-    pub(super) fn release(
-        &self,
-        carried: &mut Carried,
-        block: u64,
-        order: Order,
-        scope: Scope,
-        all: impl FnOnce() -> Known,
-    ) {
-        if order.releases() {
-            carried.release(block, scope, &all());
-            return;
-        }
+    /// Has an element carry what a relaxed operation of a thread releases: what was before its fences, as far as both scopes reach.
+    pub(super) fn release(&self, carried: &mut Carried, scope: Scope) {
         for ((by, of), known) in &self.fenced.0 {
             carried.release(*by, scope.min(*of), known);
         }

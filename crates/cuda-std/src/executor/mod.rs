@@ -72,6 +72,7 @@
 //! | races in global memory, within a block and between blocks | the same, of all memory that views to write are of |
 //! | global memory that was allocated without values | a bit for each byte: see [`Executor::without_values`] |
 //! | orders, scopes and fences of atomic operations | vector clocks: what each thread knows of what others did, with [`Checks::Full`] |
+//! | fences that are `SeqCst`, and what may be seen late | loads that see older values than the newest, with [`Checks::Full`] and a seed other than 0 (`older.rs`) |
 //!
 //! A thread that waits at a barrier of a part of the block, or for registers, runs on when it is its warp's turn and what it waits
 //! for has come; warps take turns until nobody can go on.
@@ -118,6 +119,7 @@ mod hooks;
 mod identity;
 mod known;
 mod meetings;
+mod older;
 mod overflow;
 mod panics;
 mod prints;
@@ -153,8 +155,8 @@ pub(crate) use context::{PAYLOAD, Payload};
 pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
 pub use costs::{Cost, CostKind, Costs, KernelCosts, LineCost};
 pub use fault::{
-    AccessKind, BarrierName, Elsewhere, Fault, FaultKind, LastWrite, LaunchError, Missing, OtherAccess, Place,
-    RemoteBarrierProblem, SharedArrayName, SourceLine, ViewElement, WarpOperation,
+    AccessKind, BarrierName, Elsewhere, Fault, FaultKind, LastWrite, LaunchError, Missing, OldValue, OtherAccess,
+    Place, RemoteBarrierProblem, SharedArrayName, SourceLine, ViewElement, WarpOperation,
 };
 pub(crate) use global_memory::note_global_access;
 pub(crate) use hooks::*;
@@ -437,7 +439,8 @@ impl Executor {
         Self { window: blocks.max(1), ..self }
     }
 
-    /// The same executor with another order in which blocks that can wait for one another take turns.
+    /// The same executor with another order in which blocks that can wait for one another take turns. With [`Checks::Full`] and a seed other than 0,
+    /// atomic loads of a [`GlobalAtomics`](crate::GlobalAtomics) sometimes see an older value than the newest, where they may on a GPU.
     ///
     /// ```standalone_crate
     /// # use cuda_std::{executor::{Checks, Executor}, prelude::*};
@@ -594,7 +597,9 @@ impl Executor {
             self.thread_limit.and_then(|limit| Watchdog::new(declared.name, grid, facts.block.into(), limit));
         launch.number = self.trace.as_ref().map_or(0, |trace| trace.begin());
         if self.checks == Checks::Full {
-            launch.global = Some(GlobalMemory::new(&self.allocations, |visit| kernel.visit_views(visit)));
+            let sees_old_values = self.seed != 0;
+            launch.global =
+                Some(GlobalMemory::new(&self.allocations, sees_old_values, |visit| kernel.visit_views(visit)));
         }
         let work = |launch: &Launch, place: Worker<'_>| {
             let result = self.take_memory().map(|memory| {

@@ -250,7 +250,7 @@ impl Part {
 
     /// Ends the launch unless the tensor cores see what threads have written there.
     fn require_visible(&self, context: &Context<'_>, location: &'static Location<'static>) {
-        self.words().flatten().for_each(|word| Tma::require_visible(context, word, location));
+        self.words().for_each(|words| Tma::require_visible(context, words, location));
     }
 }
 

@@ -32,7 +32,7 @@ use super::shared_memory::{POISON, WORD, WordBytes, bytes_of, running_interval, 
 use super::spins;
 use super::values::{trace_in, trace_out};
 use crate::Element;
-use crate::atomic::{Place, Scope};
+use crate::atomic::Place;
 use crate::element::vector::vector_bytes;
 use crate::shared::SharedArray;
 
@@ -255,6 +255,7 @@ pub(super) fn accessed_behind_the_end(context: &Context<'_>) -> Option<Box<Fault
         location: Some((*location).into()),
         callers: std::vec::Vec::new(),
         kind: FaultKind::RemoteEnded { owner: context.block.get() },
+        old_value: None,
     }))
 }
 
@@ -514,7 +515,7 @@ pub(super) fn atomic_address(
     context: &Context<'_>,
     (rank, array, offset): (u32, &'static SharedIdentity, usize),
     bytes: usize,
-    scope: Scope,
+    access: AccessKind,
     stores: bool,
     location: &'static Location<'static>,
 ) -> *mut u8 {
@@ -527,7 +528,7 @@ pub(super) fn atomic_address(
         owner.data(context, array, location);
         owner.context.memory.shared.note_remote_write(array, bytes.clone());
     }
-    owner.access_while_there(context, array, bytes, AccessKind::Atomic { scope }, location).wrapping_add(offset)
+    owner.access_while_there(context, array, bytes, access, location).wrapping_add(offset)
 }
 
 /// The context of the block of a rank, while it is there.

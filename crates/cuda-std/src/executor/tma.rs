@@ -93,15 +93,20 @@ impl Tma {
         issuers.iter().find(|(line, _)| ptr::eq(*line, location)).map(|(_, issuer)| *issuer)
     }
 
-    /// Ends the launch unless TMA, and the tensor cores, see what was written to a word of the dynamic shared memory, which
-    /// the running thread has read just now. There is a shadow.
-    pub(super) fn require_visible(context: &Context<'_>, word: usize, location: &'static Location<'static>) {
+    /// Ends the launch unless TMA, and the tensor cores, see what was written to words of the dynamic shared memory, which
+    /// the running thread has them read, or write. The words are inside.
+    pub(super) fn require_visible(context: &Context<'_>, words: Range<usize>, location: &'static Location<'static>) {
         // What TMA itself has written, it sees.
         let is_visible = |thread: usize, interval: u64| {
             context.details.get(thread).is_none_or(|details| details.fenced.get() > interval)
         };
-        let of_block = context.memory.shared.writer_unless(word, is_visible);
-        if let Some((thread, line)) = of_block.or_else(|| remote::unfenced_writer(context, word)) {
+        let of_block = context.memory.shared.writer_unless(words.clone(), is_visible);
+        let of_cluster = || {
+            context.team?;
+            let mut writers = words.filter_map(|word| Some((word, remote::unfenced_writer(context, word)?)));
+            writers.next()
+        };
+        if let Some((word, (thread, line))) = of_block.or_else(of_cluster) {
             let (thread, element) = (context.threads[thread].index, DYNAMIC.index(word));
             context.fail(location, FaultKind::NotFenced { element, thread, location: line.into() });
         }
@@ -151,7 +156,12 @@ impl Tile<'_> {
         let (bytes, size) = (self.element().bytes(), self.size());
         let base = self.pointer().addr();
         let mut line: Option<(usize, usize)> = None;
-        let note = |(start, end): (usize, usize)| context.note_global(base + start, end - start, kind, location);
+        let note = |(start, end): (usize, usize)| {
+            context.note_global(base + start, end - start, kind, location);
+            if kind == AccessKind::Read {
+                context.require_not_written(base + start, end - start, location);
+            }
+        };
         self.visit(kind, |_, at| {
             // What is behind the memory is reported where it is written.
             if at + bytes > size {
@@ -242,6 +252,10 @@ fn issue_load(
 ) {
     require_barrier(context, barrier, location);
     products::require_read(context, &target, location);
+    if context.checks == Checks::Full {
+        // What threads have written there might otherwise come behind what TMA writes.
+        Tma::require_visible(context, target.clone(), location);
+    }
     let data = words_to_access(&DYNAMIC, target.clone(), location, note_pending_load).cast::<u32>();
     for word in target.clone() {
         // SAFETY: inside the dynamic shared memory, as just checked. No other OS thread uses the data.
@@ -397,7 +411,7 @@ pub(crate) fn store_tile(slice: (usize, usize, usize), index: usize, map: Tensor
     }
     let data = words_to_read_by_engine(context, source.clone(), location);
     if context.checks == Checks::Full {
-        source.clone().for_each(|word| Tma::require_visible(context, word, location));
+        Tma::require_visible(context, source.clone(), location);
     }
     tile.note_global(context, AccessKind::Write, location);
     let first = source.start * WORD;

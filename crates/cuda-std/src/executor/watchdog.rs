@@ -139,6 +139,7 @@ impl Watched {
             location: None,
             callers: Vec::new(),
             kind: FaultKind::ThreadLimit { seconds: self.limit.as_secs(), last_stop: last_stop.map(Into::into) },
+            old_value: None,
         });
         // Not by `eprintln!`: tests would keep it to themselves. What cannot be written is left unsaid, as the process ends in any case.
         _ = io::stderr().write_all(format!("\nerror: {fault}\n").as_bytes());

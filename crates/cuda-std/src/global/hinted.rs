@@ -3,7 +3,7 @@
 use super::{GlobalSlice, GlobalSliceMut};
 use crate::Element;
 use crate::cache::{CoherentLoadHint, LoadHint, StoreHint};
-use crate::element::vector::require_aligned;
+use crate::element::vector::{require_aligned, vector_bytes};
 
 impl<T: Element> GlobalSlice<'_, T> {
     /// Element `index`, or `None` past the end: one load, with a [hint](crate::cache) for the caches.
@@ -43,6 +43,7 @@ impl<T: Element> GlobalSlice<'_, T> {
     #[track_caller]
     #[allow(unused_variables, reason = "the CPU has its own caches")]
     pub unsafe fn get_vector_hinted_unchecked<const N: usize>(&self, index: usize, hint: impl LoadHint) -> [T; N] {
+        const { vector_bytes::<T, N>() };
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: inside the view, and aligned, by the caller's promise. That nothing writes to the
         // elements while the kernel runs, which `nc` demands, is what a read-only view promises.
@@ -93,6 +94,7 @@ impl<T: Element> GlobalSliceMut<'_, T> {
         index: usize,
         hint: impl CoherentLoadHint,
     ) -> [T; N] {
+        const { vector_bytes::<T, N>() };
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: inside the view, and aligned, by the caller's promise.
         unsafe {
@@ -140,6 +142,7 @@ impl<T: Element> GlobalSliceMut<'_, T> {
         values: [T; N],
         hint: impl StoreHint,
     ) {
+        const { vector_bytes::<T, N>() };
         #[cfg(target_arch = "nvptx64")]
         // SAFETY: inside the view, and aligned, by the caller's promise.
         unsafe {

@@ -71,7 +71,9 @@
 //! of them: the number nearest to a root ([`rsqrt`], [`asin`], [`acos`]) or to the inverse of a number of 16 bits, or the one multiple that
 //! [`fmod`] can subtract. What IEEE 754 leaves open is the bits of a NaN: here they are always the GPU's, `0x7FFFFFFF`.
 //!
-//! The methods of std (`x.exp()`) are other functions: they call the C library of the machine, and no GPU has them.
+//! The methods of std (`x.exp()`) are other functions: they call the C library of the machine, and no GPU has them. Two things of `core` compile
+//! for both and have other bits: `x % y`, which the builder refuses ([`fmod`] is the same), and which zero `x.max(y)` and `x.min(y)` are of +0 and
+//! −0, which Rust leaves open ([`max`] and [`min`] say it).
 //!
 //! # How they are made
 //!

@@ -17,14 +17,21 @@ mod common;
 mod copies;
 mod global;
 mod handed_over;
+mod litmus;
+mod lock_free;
+mod locks;
 mod orders;
 mod pattern;
 mod products;
+mod rounds;
 mod several;
 mod shared;
+mod stages;
 mod tables;
 mod waits;
 mod warps;
+mod whole_grids;
+mod widths;
 
 use cuda_std::executor::{Checks, Executor};
 
@@ -41,6 +48,13 @@ const FAMILIES: &[Family] = &[
     orders::FAMILY,
     handed_over::FAMILY,
     several::FAMILY,
+    litmus::FAMILY,
+    locks::FAMILY,
+    lock_free::FAMILY,
+    widths::FAMILY,
+    rounds::FAMILY,
+    stages::FAMILY,
+    whole_grids::FAMILY,
     clusters::FAMILY,
     waits::FAMILY,
     bounds::FAMILY,
@@ -77,20 +91,31 @@ fn mistakes_are_found_with_their_class_and_lines() {
         for pattern in family.patterns {
             for (number, mistake) in (1..).zip(pattern.mistakes) {
                 all += 1;
-                let found = executors.iter().enumerate().try_for_each(|(seed, executor)| {
+                // In how many orders it is found.
+                let mut times = 0;
+                let mut found = executors.iter().enumerate().try_for_each(|(seed, executor)| {
                     match ((pattern.run)(number, executor), &mistake.expected) {
-                        (Err(report), Expected::Found { .. }) => mistake
-                            .compare(family.source, &report)
-                            .map_err(|difference| format!("schedule {seed}: {difference}")),
-                        (Ok(()), Expected::Missed { .. }) => Ok(()),
+                        (Err(report), Expected::Found { .. } | Expected::Sometimes { .. }) => {
+                            times += 1;
+                            mistake
+                                .compare(family.source, &report)
+                                .map_err(|difference| format!("schedule {seed}: {difference}"))
+                        }
+                        (Ok(()), Expected::Missed { .. } | Expected::Sometimes { .. }) => Ok(()),
                         (Ok(()), Expected::Found { kind, .. }) => Err(format!("schedule {seed}: no `{kind}` is found")),
                         (Err(report), Expected::Missed { .. }) => {
                             Err(format!("schedule {seed}: is found now, so say so here: {report}"))
                         }
                     }
                 });
+                if found.is_ok() && mistake.is_found() && times == 0 {
+                    found = Err("is found in no order".to_owned());
+                }
+                if found.is_ok() && matches!(mistake.expected, Expected::Sometimes { .. }) && times == executors.len() {
+                    found = Err("is found in all orders now, so say so here".to_owned());
+                }
                 match found {
-                    Ok(()) => recalled += usize::from(matches!(mistake.expected, Expected::Found { .. })),
+                    Ok(()) => recalled += usize::from(mistake.is_found()),
                     Err(difference) => wrong.push(format!("{}, {}: {difference}", pattern.name, mistake.what)),
                 }
             }
@@ -127,7 +152,7 @@ fn kernels_have_names_of_their_own_and_marks_are_used() {
             .iter()
             .flat_map(|pattern| pattern.mistakes)
             .flat_map(|mistake| match mistake.expected {
-                Expected::Found { marks, .. } => marks,
+                Expected::Found { marks, .. } | Expected::Sometimes { marks, .. } => marks,
                 Expected::Missed { .. } => &[],
             })
             .collect();

@@ -30,6 +30,8 @@ pub(crate) struct Mistake {
 pub(crate) enum Expected {
     /// A fault of a kind by its name, and the marks of its lines: the accesses of a race, otherwise the one place.
     Found { kind: &'static str, marks: &'static [&'static str] },
+    /// The same in some orders of blocks, and nothing in the others.
+    Sometimes { kind: &'static str, marks: &'static [&'static str] },
     /// Nothing, and why.
     Missed { reason: &'static str },
 }
@@ -42,6 +44,16 @@ pub(crate) const fn found(
     marks: &'static [&'static str],
 ) -> Mistake {
     Mistake { class, what, expected: Expected::Found { kind, marks } }
+}
+
+/// A mistake that the checker finds in some orders of blocks.
+pub(crate) const fn sometimes(
+    class: Class,
+    what: &'static str,
+    kind: &'static str,
+    marks: &'static [&'static str],
+) -> Mistake {
+    Mistake { class, what, expected: Expected::Sometimes { kind, marks } }
 }
 
 /// A mistake that the checker does not find.
@@ -100,7 +112,7 @@ impl Class {
                 "blocks of a cluster: accesses that nothing orders, a block that has not begun or has ended, meetings, arrivals, tiles for several"
             }
             Self::TensorCores => "operands or sums of tensor cores touched too early, or never waited for",
-            Self::Panic => "an assertion that fails, a panic",
+            Self::Panic => "an assertion that fails, a panic, calls without an end",
         }
     }
 }
@@ -170,7 +182,9 @@ fn lines(fault: &Fault) -> Vec<u32> {
         | FaultKind::InFlight { other, .. }
         | FaultKind::WriteUnderWay { other, .. }
         | FaultKind::UnwrittenShared { pending: Some(other), .. } => Some(other.location.line),
-        FaultKind::NotFenced { location, .. } | FaultKind::BarrierMeetings { location, .. } => Some(location.line),
+        FaultKind::NotFenced { location, .. }
+        | FaultKind::WrittenBeforeLoad { location, .. }
+        | FaultKind::BarrierMeetings { location, .. } => Some(location.line),
         FaultKind::BarrierArrivedTwice { first, .. } => Some(first.line),
         FaultKind::BarrierAccess { initialized, .. } => Some(initialized.line),
         FaultKind::ClusterArrivedTwice { first } => Some(first.line),
@@ -185,9 +199,16 @@ fn lines(fault: &Fault) -> Vec<u32> {
 }
 
 impl Mistake {
+    /// Whether it is found, if only in some orders.
+    pub(crate) fn is_found(&self) -> bool {
+        !matches!(self.expected, Expected::Missed { .. })
+    }
+
     /// Whether a report is what is expected: in these words, if it is not.
     pub(crate) fn compare(&self, source: &str, report: &Report) -> Result<(), String> {
-        let Expected::Found { kind, marks } = &self.expected else { return Ok(()) };
+        let (Expected::Found { kind, marks } | Expected::Sometimes { kind, marks }) = &self.expected else {
+            return Ok(());
+        };
         match report.kind() {
             None => return Err(format!("the launch is refused: {report}")),
             Some(found) if found != *kind => return Err(format!("expected `{kind}`, found `{found}`: {report}")),

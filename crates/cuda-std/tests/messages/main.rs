@@ -12,8 +12,8 @@ use std::{env, fs};
 use cuda_std::Dim3;
 use cuda_std::atomic::Scope;
 use cuda_std::executor::{
-    AccessKind, BarrierName, Elsewhere, Fault, FaultKind, LastWrite, Missing, OtherAccess, Place, RemoteBarrierProblem,
-    SharedArrayName, SourceLine, ViewElement, WarpOperation,
+    AccessKind, BarrierName, Elsewhere, Fault, FaultKind, LastWrite, Missing, OldValue, OtherAccess, Place,
+    RemoteBarrierProblem, SharedArrayName, SourceLine, ViewElement, WarpOperation,
 };
 
 /// Where the kinds are, and the names that they have.
@@ -56,7 +56,8 @@ fn places() -> Vec<Elsewhere> {
 fn examples() -> Vec<FaultKind> {
     use FaultKind as F;
     let view = Some("gemm.a.data".to_owned());
-    let block_scope = AccessKind::Atomic { scope: Scope::Block };
+    let of_a_half = AccessKind::Atomic { scope: Scope::Device, bytes: 4 };
+    let block_scope = AccessKind::Atomic { scope: Scope::Block, bytes: 4 };
     let element = |byte| Some(ViewElement { view: "gemm.a.data".into(), index: 70, byte });
     let global = |element, access, block: Option<Dim3>, other_access| {
         let missing = block.is_none().then_some(Missing::Meeting);
@@ -115,7 +116,8 @@ fn examples() -> Vec<FaultKind> {
             missing: Some(Missing::Wait(barrier())),
         },
         global(None, AccessKind::Write, Some(thread(2)), AccessKind::Write),
-        global(element(0), block_scope, Some(thread(2)), AccessKind::Atomic { scope: Scope::Device }),
+        global(element(0), block_scope, Some(thread(2)), AccessKind::Atomic { scope: Scope::Device, bytes: 4 }),
+        global(element(0), of_a_half, Some(thread(2)), AccessKind::Atomic { scope: Scope::Device, bytes: 8 }),
         F::OrderedOutsideOfAtomics,
         F::NotCooperative,
         F::NotClustered,
@@ -143,7 +145,7 @@ fn examples() -> Vec<FaultKind> {
             element: "5".into(),
             access: AccessKind::Read,
             block: None,
-            other: other(AccessKind::Atomic { scope: Scope::Cluster }),
+            other: other(AccessKind::Atomic { scope: Scope::Cluster, bytes: 4 }),
         },
         F::ClusterRace {
             owner: thread(2),
@@ -151,7 +153,7 @@ fn examples() -> Vec<FaultKind> {
             element: "5".into(),
             access: block_scope,
             block: Some(thread(2)),
-            other: other(AccessKind::Atomic { scope: Scope::Cluster }),
+            other: other(AccessKind::Atomic { scope: Scope::Cluster, bytes: 4 }),
         },
         F::UnwrittenRemote { owner: thread(2), array: tile(), element: "[3, 17]".into() },
         F::RemoteNotStarted { owner: thread(2) },
@@ -163,7 +165,7 @@ fn examples() -> Vec<FaultKind> {
         F::Stuck {
             blocks: 4,
             place: "element 3 of view `flags`".into(),
-            access: AccessKind::Atomic { scope: Scope::Device },
+            access: AccessKind::Atomic { scope: Scope::Device, bytes: 4 },
             last_write: None,
             others: places(),
         },
@@ -203,6 +205,7 @@ fn examples() -> Vec<FaultKind> {
         F::NotABasePixel { at: [-2, 5] },
         F::StoreBeforeArray { dimension: 1, coordinate: -1 },
         F::StoreBehindArray { byte: 4473, bytes: 4472 },
+        F::WrittenBeforeLoad { element: element(0), block: Some(thread(2)), thread: thread(35), location: line(17) },
         F::NotFenced { element: "40".into(), thread: thread(40), location: line(17) },
         F::StoreNotAwaited,
         F::ProductNotAwaited,
@@ -229,6 +232,7 @@ fn examples() -> Vec<FaultKind> {
         F::InactiveLane { operation: WarpOperation::ShuffleDown, mask: u32::MAX, lane: 12, source_lane: 16 },
         F::StackOverflow { bytes: 65_536 },
         F::Panic { message: "the len is 3 but the index is 3".into() },
+        F::Panic { message: "neither has seen the other".into() },
     ]
 }
 
@@ -242,7 +246,10 @@ fn reports() -> Vec<(String, String)> {
             FaultKind::Race { other, .. } if !other.callers.is_empty() => vec![line(31), line(45)],
             _ => Vec::new(),
         };
-        let fault = Fault { kernel: "multiply", block: thread(1), thread: Dim3::new(3, 1, 0), location, callers, kind };
+        let old_value = matches!(&kind, FaultKind::Panic { message } if message.contains("neither"))
+            .then(|| OldValue { block: thread(2), thread: thread(35), location: line(17), seen: 0, newest: 1 });
+        let (block, thread) = (thread(1), Dim3::new(3, 1, 0));
+        let fault = Fault { kernel: "multiply", block, thread, location, callers, kind, old_value };
         match reports.iter_mut().find(|(known, _)| *known == file) {
             Some((_, text)) => *text += &format!("\n{fault}\n"),
             None => reports.push((file, format!("{fault}\n"))),

@@ -134,7 +134,7 @@ pub static GEMM_NAIVE_2D_FP32: KernelInfo = KernelInfo {
 /// Tiles of 16×16 in shared memory.
 pub static GEMM_TILED_16_FP32: KernelInfo = KernelInfo {
     tile: Some(TileShape { m: 16, n: 16, k: 16 }),
-    performance: Performance::new(8, 0.14).block(0.1),
+    performance: Performance::new(8, 0.142).block(0.3),
     ..rung(
         gemm_tiled_16_fp32::FACTS,
         "a block shares what its threads would all load: 16x16 tiles in shared memory",
@@ -145,7 +145,7 @@ pub static GEMM_TILED_16_FP32: KernelInfo = KernelInfo {
 /// Tiles of 32×32 in shared memory.
 pub static GEMM_TILED_32_FP32: KernelInfo = KernelInfo {
     tile: Some(TileShape { m: 32, n: 32, k: 32 }),
-    performance: Performance::new(2, 0.16).block(0.55),
+    performance: Performance::new(2, 0.153).block(0.44),
     ..rung(
         gemm_tiled_32_fp32::FACTS,
         "a block shares what its threads would all load: 32x32 tiles in shared memory",

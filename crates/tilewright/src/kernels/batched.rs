@@ -70,8 +70,8 @@ macro_rules! batched_kernels {
 }
 
 batched_kernels! {
-    gemm_batched_4_fp32 TILE_4 Performance::new(8, 0.087).block(0.8).unaligned(1.16).of_bandwidth(0.65);
-    gemm_batched_8_fp32 TILE_8 Performance::new(6, 0.168).block(1.05);
-    gemm_batched_16_fp32 TILE_16 Performance::new(4, 0.276).block(0.96);
-    gemm_batched_32_fp32 TILE_32 Performance::new(4, 0.39).block(0.3);
+    gemm_batched_4_fp32 TILE_4 Performance::new(8, 0.079).block(0.78).unaligned(1.05).of_bandwidth(0.65);
+    gemm_batched_8_fp32 TILE_8 Performance::new(6, 0.173).block(0.85).unaligned(1.12);
+    gemm_batched_16_fp32 TILE_16 Performance::new(4, 0.284).block(0.91).unaligned(1.1);
+    gemm_batched_32_fp32 TILE_32 Performance::new(4, 0.423).block(1.47).unaligned(1.08).parts_of_steps(4);
 }

@@ -199,10 +199,10 @@ pub(crate) struct Copying {
     pub(crate) blocks: u64,
     /// How often all threads of a block have sums.
     pub(crate) rounds: u32,
-    /// The elements that they copy of operands which others copy, too.
+    /// The passes through shared memory that its warps take with them, one in a clock: several for an access of lanes that meet in a bank.
+    pub(crate) passes: f64,
+    /// The elements that all of them copy beyond those of the operands, as long as what they copy takes: because others copy them, too.
     pub(crate) again: f64,
-    /// Whether they copy the elements of A one by one.
-    pub(crate) one_by_one: bool,
 }
 
 /// Tiles that a kernel skips.
@@ -241,14 +241,22 @@ pub(crate) struct Performance {
     pub(crate) share_of_peak: f64,
     /// What a block costs apart from its steps, in seconds: filling its pipeline and storing its results.
     pub(crate) block_seconds: f64,
-    /// How many times as long it takes where lines of A and B begin anywhere, not at multiples of 16 bytes.
+    /// How many times as long its steps take where lines of A and B begin anywhere, not at multiples of 16 bytes.
     pub(crate) unaligned: f64,
+    /// Among how many warps, or groups of them, each step is divided.
+    pub(crate) parts_of_steps: u32,
+    /// Whether it copies lines that begin at multiples of 8 bytes two elements at a time, and others one by one.
+    pub(crate) copies_pairs: bool,
+    /// Whether nothing hides what a block costs apart from its steps, since it is alone on a multiprocessor and copies nothing ahead.
+    pub(crate) waits: bool,
     /// How many times as long it takes where all lines of A or B are one: many blocks then ask one part of the second-level cache for the same memory.
     pub(crate) repeated: f64,
     /// The share of the memory's bandwidth that its accesses reach, at the most. More than 1 where reading is all that it does.
     pub(crate) of_bandwidth: f64,
-    /// How many times as large a share of the peak it reaches where A is column-major.
-    pub(crate) by_columns: f64,
+    /// How many times as large a share of the peak it reaches where A is column-major, and how many times as much a block costs.
+    pub(crate) by_columns: [f64; 2],
+    /// Whether it loads operands that begin anywhere element by element, so few bytes at a time that the memory waits, too.
+    pub(crate) loads_elements: bool,
 }
 
 impl Performance {
@@ -259,9 +267,13 @@ impl Performance {
             share_of_peak,
             block_seconds: 3e-6,
             unaligned: 1.0,
+            parts_of_steps: 1,
+            copies_pairs: false,
+            waits: false,
             repeated: 1.0,
             of_bandwidth: 1.0,
-            by_columns: 1.0,
+            by_columns: [1.0; 2],
+            loads_elements: false,
         }
     }
 
@@ -270,9 +282,24 @@ impl Performance {
         Self { block_seconds: microseconds * 1e-6, ..self }
     }
 
-    /// With how many times as long it takes for operands that begin anywhere.
+    /// With so many warps, or groups of them, among which each step is divided.
+    pub(crate) const fn parts_of_steps(self, parts: u32) -> Self {
+        Self { parts_of_steps: parts, ..self }
+    }
+
+    /// With how many times as long steps take for operands that begin anywhere.
     pub(crate) const fn unaligned(self, times: f64) -> Self {
         Self { unaligned: times, ..self }
+    }
+
+    /// The same for a kernel that copies pairs where it can.
+    pub(crate) const fn unaligned_but_for_pairs(self, times: f64) -> Self {
+        Self { unaligned: times, copies_pairs: true, ..self }
+    }
+
+    /// With what a block costs, in microseconds, for a kernel of which that hides nothing.
+    pub(crate) const fn block_that_waits(self, microseconds: f64) -> Self {
+        Self { waits: true, ..self.block(microseconds) }
     }
 
     /// With the share of the bandwidth that its accesses reach.
@@ -280,16 +307,24 @@ impl Performance {
         Self { of_bandwidth: share, ..self }
     }
 
-    /// With how many times as large a share of the peak it reaches where A is column-major.
-    pub(crate) const fn by_columns(self, times: f64) -> Self {
-        Self { by_columns: times, ..self }
+    /// With how many times as large a share of the peak it reaches where A is column-major, and how many times as much a block costs.
+    pub(crate) const fn by_columns(self, share: f64, block: f64) -> Self {
+        Self { by_columns: [share, block], ..self }
+    }
+
+    /// With a column-major A whose columns begin anywhere loaded element by element, few bytes at a time.
+    pub(crate) const fn columns_by_elements(self) -> Self {
+        Self { loads_elements: true, ..self }
     }
 
     /// For an A that is stored like this.
     pub(crate) const fn with_a(self, a: Order) -> Self {
         match a {
-            Order::RowMajor => self,
-            Order::ColumnMajor => Self { share_of_peak: self.by_columns * self.share_of_peak, ..self },
+            Order::RowMajor => Self { loads_elements: false, ..self },
+            Order::ColumnMajor => {
+                let [share, block] = self.by_columns;
+                Self { share_of_peak: share * self.share_of_peak, block_seconds: block * self.block_seconds, ..self }
+            }
         }
     }
 

@@ -14,13 +14,13 @@ const THREE_TF32: Common = Common {
     scheme: Scheme::Fp32ThreeTf32,
     sums: SumOrder::Mma { terms: 16 },
     tile: SHAPE,
-    performance: Performance::new(1, 0.4).block(4.1).unaligned(1.3),
+    performance: Performance::new(1, 0.371).block(4.86).unaligned(1.31),
 };
 /// Those of which a multiprocessor has three blocks.
 const MEDIUM_THREE_TF32: Common = Common {
     idea: "the same with three small blocks on a multiprocessor: while one loads or stores, others multiply",
     tile: SHAPE_64X64,
-    performance: Performance::new(3, 0.33).block(3.45).unaligned(1.37),
+    performance: Performance::new(3, 0.354).block(4.35).unaligned(1.45),
     ..THREE_TF32
 };
 /// fp64 sums. `mma.sync` of 8×8×4 reaches 0.46 of what cuBLAS does with fp64 on an H200 (4.85 ms for 2048×8192×4096); that of the medium tiles

@@ -44,40 +44,45 @@ impl Contract for Narrow {
     }
 }
 
-/// On CUDA cores, for at most so many columns. Where lines begin anywhere, they take `unaligned` times as long: rows of A are read in vectors all the same, columns are
-/// not.
-const fn on_cuda_cores(most_columns: u32, share_of_peak: f64, unaligned: f64) -> Common {
+/// On CUDA cores, for at most so many columns: a lane has so many fused operations for each number of A. Where lines begin anywhere, rows of A are read in vectors
+/// all the same, but columns of B are not, or columns of A.
+const fn on_cuda_cores(most_columns: u32) -> Common {
     Common {
         idea: "few columns: A is read once, four rows and all columns to a lane",
         scheme: Scheme::Fp32,
         sums: SumOrder::Own,
         tile: tile_on_cuda_cores(most_columns),
-        performance: Performance::new(1, share_of_peak).block(1.1).unaligned(unaligned).of_bandwidth(1.1),
+        performance: Performance::new(1, 0.42)
+            .block_that_waits(1.6)
+            .unaligned(1.92)
+            .by_columns(1.0, 1.25)
+            .parts_of_steps(8)
+            .columns_by_elements(),
     }
 }
 
-/// On tensor cores, so many columns at a time. Likewise; a block costs so many microseconds.
-const fn on_tensor_cores(columns: u32, share_of_peak: f64, block: f64, unaligned: f64) -> Common {
+/// On tensor cores, so many columns at a time.
+const fn on_tensor_cores(columns: u32, performance: Performance) -> Common {
     Common {
         idea: "some tens of columns: A is read once, and a warp has 64 rows of 16 k at a time",
         scheme: Scheme::Fp32ThreeTf32,
         sums: SumOrder::Slices { warps: 8 },
         tile: tile_on_tensor_cores(columns),
-        performance: Performance::new(1, share_of_peak).block(block).unaligned(unaligned),
+        performance: performance.parts_of_steps(8),
     }
 }
 
 /// The kernels for A row-major, and column-major: what is common to those for other sizes, the most columns that they take, and how far apart.
 macro_rules! narrow_kernels {
-    ($($name:ident $by_rows:expr, $by_columns:expr, $most:expr, $pitch:expr, $nt:ident $tt:ident, $doc:literal;)*) => { $(
+    ($($name:ident $common:expr, $most:expr, $pitch:expr, $nt:ident $tt:ident, $doc:literal;)*) => { $(
         #[doc = $doc]
         pub static $name: [KernelInfo; 2] = [
-            $by_rows.of($nt::FACTS, RowMajor, ColumnMajor, &Narrow {
+            $common.of($nt::FACTS, RowMajor, ColumnMajor, &Narrow {
                 launch: |device, gemm| device.launch($nt { gemm }),
                 most_columns: $most,
                 most_pitch_of_b: $pitch,
             }),
-            $by_columns.of($tt::FACTS, ColumnMajor, ColumnMajor, &Narrow {
+            $common.of($tt::FACTS, ColumnMajor, ColumnMajor, &Narrow {
                 launch: |device, gemm| device.launch($tt { gemm }),
                 most_columns: $most,
                 most_pitch_of_b: $pitch,
@@ -86,17 +91,22 @@ macro_rules! narrow_kernels {
     )* };
 }
 
+/// For 16 columns at a time, and for 32.
+const SIXTEEN: Performance = Performance::new(1, 0.219).block(2.83).unaligned_but_for_pairs(1.8).by_columns(0.834, 1.0);
+const THIRTY_TWO: Performance =
+    Performance::new(1, 0.299).block(4.5).unaligned_but_for_pairs(1.49).by_columns(0.88, 1.0);
+
 narrow_kernels! {
-    NARROW_2 on_cuda_cores(2, 0.105, 1.45), on_cuda_cores(2, 0.105, 1.45), 2, MAX_PITCH_OF_B,
+    NARROW_2 on_cuda_cores(2), 2, MAX_PITCH_OF_B,
         gemm_narrow_2_nt_fp32 gemm_narrow_2_tt_fp32, "For at most 2 columns.";
-    NARROW_4 on_cuda_cores(4, 0.2, 1.15), on_cuda_cores(4, 0.155, 1.3), 4, MAX_PITCH_OF_B,
+    NARROW_4 on_cuda_cores(4), 4, MAX_PITCH_OF_B,
         gemm_narrow_4_nt_fp32 gemm_narrow_4_tt_fp32, "For at most 4 columns.";
-    NARROW_8 on_cuda_cores(8, 0.31, 1.45), on_cuda_cores(8, 0.29, 2.1), 8, MAX_PITCH_OF_B,
+    NARROW_8 on_cuda_cores(8), 8, MAX_PITCH_OF_B,
         gemm_narrow_8_nt_fp32 gemm_narrow_8_tt_fp32, "For at most 8 columns.";
-    NARROW_16 on_cuda_cores(16, 0.4, 1.45), on_cuda_cores(16, 0.4, 1.95), 16, MAX_PITCH_OF_B,
+    NARROW_16 on_cuda_cores(16), 16, MAX_PITCH_OF_B,
         gemm_narrow_16_nt_fp32 gemm_narrow_16_tt_fp32, "For at most 16 columns.";
-    NARROW_16_3XTF32 on_tensor_cores(16, 0.208, 2.4, 1.4), on_tensor_cores(16, 0.178, 2.6, 1.15), usize::MAX, u64::MAX,
+    NARROW_16_3XTF32 on_tensor_cores(16, SIXTEEN), usize::MAX, u64::MAX,
         gemm_narrow_16_nt_fp32_3xtf32 gemm_narrow_16_tt_fp32_3xtf32, "For 16 columns at a time.";
-    NARROW_32_3XTF32 on_tensor_cores(32, 0.29, 4.0, 1.35), on_tensor_cores(32, 0.265, 4.4, 1.3), usize::MAX, u64::MAX,
+    NARROW_32_3XTF32 on_tensor_cores(32, THIRTY_TWO), usize::MAX, u64::MAX,
         gemm_narrow_32_nt_fp32_3xtf32 gemm_narrow_32_tt_fp32_3xtf32, "For 32 columns at a time.";
 }

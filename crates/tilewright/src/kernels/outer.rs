@@ -59,8 +59,8 @@ macro_rules! outer_kernels {
 }
 
 outer_kernels! {
-    gemm_outer_16_fp32 TILE_16 Performance::new(2, 0.56).block(2.5).unaligned(1.07), Rows MOST_TERMS[1];
-    gemm_outer_32_fp32 TILE_32 Performance::new(2, 0.33).block(1.7).unaligned(1.1), Rows MOST_TERMS[1];
-    gemm_outer_256_fp32 TILE_256 Performance::new(3, 0.6).block(2.3), WholeRows MOST_TERMS[0];
-    gemm_outer_1024_fp32 TILE_1024 Performance::new(2, 0.73).block(5.0), WholeRows MOST_TERMS[1];
+    gemm_outer_16_fp32 TILE_16 Performance::new(2, 0.37).block(2.3).unaligned(1.3), Rows MOST_TERMS[1];
+    gemm_outer_32_fp32 TILE_32 Performance::new(2, 0.327).block(1.72).unaligned(1.5), Rows MOST_TERMS[1];
+    gemm_outer_256_fp32 TILE_256 Performance::new(3, 0.69).block(2.33).unaligned(1.1), WholeRows MOST_TERMS[0];
+    gemm_outer_1024_fp32 TILE_1024 Performance::new(2, 0.707).block(5.03).unaligned(1.04), WholeRows MOST_TERMS[1];
 }

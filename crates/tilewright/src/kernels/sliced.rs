@@ -35,7 +35,7 @@ const fn sliced(tile: TileShape, warps: u32, performance: Performance) -> Common
         scheme: Scheme::Fp32ThreeTf32,
         sums: SumOrder::Slices { warps },
         tile,
-        performance,
+        performance: performance.parts_of_steps(warps),
     }
 }
 
@@ -56,9 +56,9 @@ macro_rules! sliced_kernels {
 }
 
 sliced_kernels! {
-    gemm_sliced_16x16_fp32_3xtf32 TILE_16 8 Performance::new(2, 0.114).block(1.45);
-    gemm_sliced_32x32_fp32_3xtf32 TILE_32 8 Performance::new(2, 0.255).block(2.3).unaligned(1.07);
-    gemm_sliced_32x32_k64_fp32_3xtf32 TILE_32_K64 4 Performance::new(4, 0.262).block(2.35).unaligned(1.1);
-    gemm_sliced_16x16_k16_fp32_3xtf32 TILE_16_K16 1 Performance::new(20, 0.136).block(1.75).unaligned(1.1);
-    gemm_sliced_32x32_k16_fp32_3xtf32 TILE_32_K16 1 Performance::new(12, 0.248).block(2.2).unaligned(1.11);
+    gemm_sliced_16x16_fp32_3xtf32 TILE_16 8 Performance::new(2, 0.123).block(1.8).unaligned(1.11);
+    gemm_sliced_32x32_fp32_3xtf32 TILE_32 8 Performance::new(2, 0.28).block(2.9).unaligned(1.25);
+    gemm_sliced_32x32_k64_fp32_3xtf32 TILE_32_K64 4 Performance::new(4, 0.278).block(2.78).unaligned(1.19);
+    gemm_sliced_16x16_k16_fp32_3xtf32 TILE_16_K16 1 Performance::new(20, 0.14).block(1.66).unaligned(1.14);
+    gemm_sliced_32x32_k16_fp32_3xtf32 TILE_32_K16 1 Performance::new(12, 0.253).block(2.36).unaligned(1.15);
 }

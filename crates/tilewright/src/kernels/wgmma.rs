@@ -22,7 +22,7 @@ const THREE_TF32: Common = Common {
     scheme: Scheme::Fp32ThreeTf32,
     sums: SumOrder::Wgmma { terms: 32, as_transposes: false },
     tile: TILE,
-    performance: Performance::new(1, 0.92).block(6.3).by_columns(0.965),
+    performance: Performance::new(1, 0.94).block(6.85).by_columns(0.965, 1.0),
 };
 
 /// Tiles of an eighth of the size, and loaded without TMA.
@@ -30,14 +30,14 @@ const SMALL_THREE_TF32: Common = Common {
     idea: "three warpgroups share a small tile, each with terms of its own; any alignment",
     sums: SumOrder::Own,
     tile: divided_steps::tile_of(3),
-    performance: Performance::new(1, 0.416).block(2.85).unaligned(1.19).repeated(2.0),
+    performance: Performance::new(1, 0.431).block(3.66).unaligned(1.22).parts_of_steps(3).repeated(2.0),
     ..THREE_TF32
 };
 /// The same, of which a multiprocessor computes three at a time.
 const SMALL_K32_THREE_TF32: Common = Common {
     idea: "one warpgroup for a small tile, three blocks on a multiprocessor; any alignment",
     tile: divided_steps::tile_of(1),
-    performance: Performance::new(3, 0.43).block(2.6).unaligned(1.25).repeated(2.0),
+    performance: Performance::new(3, 0.438).block(2.97).unaligned(1.24).repeated(2.0),
     ..THREE_TF32
 };
 
@@ -46,7 +46,7 @@ const FEW_COLUMNS_THREE_TF32: Common = Common {
     idea: "one warpgroup for 64 rows and 16 columns, five blocks on a multiprocessor; the bits of the transposes' large tiles",
     sums: SumOrder::Wgmma { terms: 32, as_transposes: true },
     tile: few_columns::TILE,
-    performance: Performance::new(5, 0.193).block(2.4).unaligned(1.24).by_columns(1.14).repeated(2.5),
+    performance: Performance::new(5, 0.207).block(2.66).unaligned(1.38).by_columns(1.1, 1.0).repeated(2.5),
     ..THREE_TF32
 };
 
@@ -60,14 +60,14 @@ const COLUMNS_64_THREE_TF32: Common = Common {
     idea: "TMA feeds tensor cores; tiles of 64 columns: a large A is read once",
     sums: SumOrder::Wgmma { terms: 32, as_transposes: true },
     tile: tile_of(64),
-    performance: Performance::new(1, 0.74).block(5.4),
+    performance: Performance::new(1, 0.74).block(5.5).of_bandwidth(1.1),
     ..THREE_TF32
 };
 /// Tiles of 32 columns.
 const COLUMNS_32_THREE_TF32: Common = Common {
     idea: "TMA feeds tensor cores; tiles of 32 columns: a large A is read once",
     tile: tile_of(32),
-    performance: Performance::new(1, 0.54).block(4.7),
+    performance: Performance::new(1, 0.54).block(4.7).of_bandwidth(1.1),
     ..COLUMNS_64_THREE_TF32
 };
 

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use super::model::{Features, Line, beside, both, kernel_constants};
+use super::model::{Features, Line, MUCH_FASTER, beside, both, kernel_constants};
 use crate::constants::{Constants, KernelConstants, Machine};
 use crate::kernels::{Family, KernelInfo, Scheme};
 
@@ -44,9 +44,6 @@ const PRIOR: f64 = 0.03;
 
 /// How many times as much as anything else the kernel has to take that a time says something of.
 const ABOVE_FLOOR: f64 = 1.05;
-
-/// A kernel that should take less than this part of what anything else takes is not what kept that waiting.
-const MUCH_FASTER: f64 = 0.5;
 
 /// The fewest times that a kernel's constants are fitted to.
 const FEWEST: usize = 2;
@@ -416,12 +413,12 @@ fn fit_kernel(
         .filter(|(_, time)| is_aligned(time) || !any_aligned)
         .filter_map(|(line, time)| Row::of(line, now, time.ms * 1e-3, time.features.times(now.unaligned)));
     let (share_of_peak, block_seconds) = solve(before, &rows.collect::<Vec<_>>());
-    let ratio = |(line, time): &(Line, &Observation)| {
-        let ratio = (time.ms * 1e-3 - line.before) / line.kernel_seconds(share_of_peak, block_seconds);
-        time.features.of_unaligned(ratio).filter(|_| any_aligned)
+    let times_of_unaligned = |(line, time): &(Line, &Observation)| {
+        let (times, part) = line.times_of(time.ms * 1e-3 - line.before, share_of_peak, block_seconds)?;
+        Some((time.features.of_unaligned(times), part)).filter(|_| any_aligned && !is_aligned(time))
     };
-    let unaligned = weighted_median(lines.iter().filter_map(ratio).collect());
-    let unaligned = unaligned.map_or(now.unaligned, |ratio| ratio.clamp(UNALIGNED.0, UNALIGNED.1));
+    let unaligned = weighted_median(lines.iter().filter_map(times_of_unaligned).collect());
+    let unaligned = unaligned.map_or(now.unaligned, |times| times.clamp(UNALIGNED.0, UNALIGNED.1));
     KernelConstants { share_of_peak, block_seconds, unaligned }
 }
 
@@ -438,11 +435,12 @@ struct Row {
 impl Row {
     /// What a time says of the kernel, if anything.
     fn of(line: &Line, now: KernelConstants, seconds: f64, unaligned: f64) -> Option<Self> {
-        let scale = unaligned / seconds;
-        let kernel = (seconds - line.before) / unaligned - line.scattered;
+        let scale = 1.0 / seconds;
+        let kernel = seconds - line.before - line.scattered;
+        let per_share = unaligned * line.per_share;
         // What is measured decides what the kernel was busy with, because what is estimated may be far off. But a time that is a little above
         // the floor, by chance or for what the model leaves out, would say of a kernel that is much faster that it is slow.
-        let estimated = line.per_share / now.share_of_peak + line.blocks * now.block_seconds;
+        let estimated = per_share / now.share_of_peak + line.blocks * now.block_seconds;
         let is_busy = kernel > ABOVE_FLOOR * line.floor && estimated > MUCH_FASTER * line.floor;
         let row = match is_busy {
             // Near the floor, a little more time says much of the kernel, and so little.
@@ -450,7 +448,7 @@ impl Row {
                 let busy = beside(kernel - line.blocks_after * now.block_seconds, line.floor);
                 let seconds = busy + line.blocks_after * now.block_seconds;
                 let scale = scale * (busy / both(busy, line.floor)).powi(2);
-                Self { per_share: line.per_share, blocks: line.blocks + line.blocks_after, seconds, scale }
+                Self { per_share, blocks: line.blocks + line.blocks_after, seconds, scale }
             }
             false => Self { per_share: 0.0, blocks: line.blocks_after, seconds: kernel - line.floor, scale },
         };

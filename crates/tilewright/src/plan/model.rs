@@ -14,8 +14,9 @@
 //! A wave that is not full takes less than a full one, but more than its part, because a block that is alone waits for itself. Both are the longer of the
 //! two, or more where they take as long: ∛(x³ + y³).
 //! It is a roofline with the steps that tiles make in it. The first line is longer where operands are not aligned, and where elements
-//! of C are stored one by one. Where a block copies all that it computes with, copies and sums come one after the other instead of at the same time:
-//! bytes / bandwidth + waves · (fixed part + rounds · terms · time of a term). What it is for is the order of the candidates.
+//! of C are stored one by one. Where a block copies all that it computes with, what it waits for comes on top of what all of a multiprocessor's blocks share:
+//! both(bytes / bandwidth, passes through shared memory) + waves · (fixed part + rounds · terms · time of a term). What it is for is the order of the
+//! candidates.
 //!
 //! ```text
 //!  candidate ─► Features          what there is to count: waves, steps, bytes; no constant of a GPU in it
@@ -34,6 +35,8 @@
 use super::gemm_plan::GemmPlan;
 use super::kernel_candidate::KernelCandidate;
 use super::preparation::Preparation;
+use cuda_std::ComputeCapability;
+use gpu_kernels::gemm::split_k::MANY_SPLITS;
 use gpu_kernels::gemm::tiles::TileShape;
 
 use crate::constants::{Constants, KernelConstants, Machine};
@@ -47,11 +50,26 @@ use crate::placement::Placement;
 /// How long a block takes that has a multiprocessor for itself, as a part of what it takes among all that it has room for.
 const ALONE: f64 = 0.55;
 
+/// A kernel whose steps should take less than this part of what anything else takes is not what kept that waiting.
+pub(super) const MUCH_FASTER: f64 = 0.5;
+
 /// The blocks of a multiprocessor that keep the memory busy by reading alone.
 const BUSY: f64 = 1.2;
 
 /// The operations of one term of a round of a block: 256 threads with 16 sums each.
 const OPERATIONS_OF_A_ROUND: f64 = 2.0 * 256.0 * 16.0;
+
+/// How many trips to the second-level cache take as long as one to memory.
+const CACHED: f64 = 6.0;
+
+/// The elements of a sector of memory.
+const SECTOR: usize = 8;
+
+/// The sides of the tiles by which operands are copied and packed, the blocks of a multiprocessor that do so, and how many times as long one of them
+/// takes, however few elements it has, as a block that has little to read: it loads, meets the others at a barrier, and stores.
+const SIDE_OF_PREPARED: usize = 64;
+const BLOCKS_OF_PREPARED: f64 = 5.0;
+const WAVES_OF_PREPARED: f64 = 3.0;
 
 /// How many times as many sectors are touched where the neighbours of a row are pairs, than where they are fours.
 const PAIRS: f64 = 1.5;
@@ -71,8 +89,12 @@ pub struct Features {
     next_launches: f64,
     /// The bytes that preparing operands reads and writes.
     prepared: f64,
+    /// The waves of blocks that do so.
+    prepared_waves: f64,
     /// Those that adding up partial results does, or an epilogue after the kernel.
     partials: f64,
+    /// The trips to memory that doing so takes beside those of every launch.
+    trips: f64,
     /// The waves of blocks that find nothing to do.
     idle_waves: f64,
     /// The bytes that the kernel has to read and write, and more where its accesses do not reach the bandwidth.
@@ -93,8 +115,8 @@ enum Work {
     /// Computes each sum by a thread.
     Sums { operations: f64, terms: f64 },
     /// Copies what a block computes from and to memory as it lies, and computes in between: waves of so many operations of all threads. So
-    /// many bytes are copied by several blocks, beside those of the first.
-    Copies { operations: f64, again: f64 },
+    /// many bytes are copied again. Passes through shared memory take as long as so many operations.
+    Copies { operations: f64, again: f64, passes: f64 },
 }
 
 /// Bytes of results that are stored apart from their neighbours.
@@ -141,8 +163,10 @@ pub(super) fn peak(machine: &Machine, scheme: Scheme) -> f64 {
 /// The time of a candidate on one GPU, as it depends on the constants of its kernel:
 ///
 /// ```text
-/// before  +  unaligned · (both(per_share / share + blocks · block, floor) + blocks_after · block + scattered)
+/// before  +  both(unaligned · per_share / share + blocks · block, floor) + blocks_after · block + scattered
 /// ```
+///
+/// Operands that begin anywhere take more instructions to load, and what goes on meanwhile may hide that, unless less is under way at a time then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     /// Launches, and what happens before and after the kernel.
@@ -153,6 +177,8 @@ pub(super) struct Line {
     pub(super) blocks: f64,
     /// What else takes as long, at the least.
     pub(super) floor: f64,
+    /// Whether that, too, takes longer for operands that begin anywhere.
+    pub(super) slows_all: bool,
     /// Blocks whose cost nothing hides.
     pub(super) blocks_after: f64,
     /// Storing what has no neighbours.
@@ -160,10 +186,22 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// The time of the kernel, in seconds, for aligned operands.
-    pub(super) fn kernel_seconds(&self, share: f64, block: f64) -> f64 {
-        let busy = self.per_share / share + self.blocks * block;
-        both(busy, self.floor) + self.blocks_after * block + self.scattered
+    /// The time of the kernel, in seconds, whose steps take so many times as long as for aligned operands.
+    pub(super) fn kernel_seconds(&self, share: f64, block: f64, times: f64) -> f64 {
+        let busy = times * self.per_share / share + self.blocks * block;
+        let floor = if self.slows_all { times * self.floor } else { self.floor };
+        both(busy, floor) + self.blocks_after * block + self.scattered
+    }
+
+    /// How many times as long the steps take where the kernel takes so many seconds, and how much that says of it: the part of the time that they are.
+    pub(super) fn times_of(&self, seconds: f64, share: f64, block: f64) -> Option<(f64, f64)> {
+        let steps = self.per_share / share;
+        let kernel = seconds - self.blocks_after * block - self.scattered;
+        if self.slows_all {
+            return Some((kernel / both(steps, self.floor), kernel / seconds));
+        }
+        let busy = beside(kernel, self.floor) - self.blocks * block;
+        (busy > 0.0 && steps > MUCH_FASTER * self.floor).then(|| (busy / steps, busy / seconds))
     }
 }
 
@@ -194,21 +232,21 @@ impl Features {
         self.unaligned == 0.0
     }
 
-    /// How many times as long the kernel takes as for aligned operands, where it takes `unaligned` times as long for those that begin anywhere.
+    /// How many times as long its steps take as for aligned operands, where they take `unaligned` times as long for those that begin anywhere.
     pub(super) fn times(&self, unaligned: f64) -> f64 {
         1.0 + (unaligned - 1.0) * self.unaligned
     }
 
-    /// How many times as long it takes for operands that begin anywhere, where it takes so many times as long for these, and how much these say of that.
-    pub(super) fn of_unaligned(&self, times: f64) -> Option<(f64, f64)> {
-        (!self.is_aligned()).then(|| (1.0 + (times - 1.0) / self.unaligned, self.unaligned))
+    /// How many times as long steps take for operands that begin anywhere, where they take so many times as long for these.
+    pub(super) fn of_unaligned(&self, times: f64) -> f64 {
+        1.0 + (times - 1.0) / self.unaligned
     }
 
     /// The time that the model estimates with these constants, in milliseconds.
     pub fn ms(&self, constants: &Constants) -> f64 {
         let KernelConstants { share_of_peak, block_seconds, unaligned } = kernel_constants(constants, self.kernel);
         let line = self.line(&constants.machine);
-        let multiply = line.kernel_seconds(share_of_peak, block_seconds) * self.times(unaligned);
+        let multiply = line.kernel_seconds(share_of_peak, block_seconds, self.times(unaligned));
         let multiply = if self.is_repeated { multiply * self.kernel.performance.repeated } else { multiply };
         (line.before + multiply) * 1e3
     }
@@ -221,7 +259,7 @@ impl Features {
         let copying = kernel.contract.copying(product, device.multiprocessors);
         let blocks = copying.map_or(blocks, |copying| copying.blocks as f64);
         let waves = (blocks / slots).ceil();
-        let results = 4.0 * product.m as f64 * product.n as f64 * product.batch as f64;
+        let results = bytes_of_results(product);
         let stores = kernel.contract.stores();
         let work = match (kernel.family(), kernel.tile) {
             (Family::Gemv, _) => {
@@ -235,14 +273,16 @@ impl Features {
                 Work::Vector { scattered, filled }
             }
             (Family::Gemm, Some(tile)) => {
-                let steps = (product.terms() as f64 / f64::from(tile.k) / f64::from(splits)).ceil();
+                let steps = steps(kernel, tile, product, splits);
                 let operations = operations_of_step(kernel, tile, slots);
-                let stored = stored(candidate, stores, f64::from(splits) * results);
+                let stored = stored(candidate, stores);
                 Work::Tiles { waves: busy_waves(kernel, device, blocks), steps, operations, stored }
             }
-            (Family::Gemm, None) if let Some(Copying { rounds, again, .. }) = copying => {
+            (Family::Gemm, None) if let Some(Copying { rounds, again, passes, .. }) = copying => {
                 let operations = f64::from(rounds) * product.terms() as f64 * OPERATIONS_OF_A_ROUND * slots;
-                Work::Copies { operations, again: 4.0 * again }
+                // On the multiprocessor that has most blocks: the others wait for it.
+                let clocks = (blocks / multiprocessors).ceil() * passes;
+                Work::Copies { operations, again: 4.0 * again, passes: clocks * operations_of_a_clock(device) }
             }
             (Family::Gemm, None) => Work::Sums { operations: product.operations(), terms: product.terms() as f64 },
         };
@@ -261,7 +301,9 @@ impl Features {
             launches: if kernel.contract.is_batched() { 1.0 } else { product.batch.max(1) as f64 },
             next_launches: (preparing + usize::from(is_reduced) + usize::from(repairs) + is_followed) as f64,
             prepared: preparations.iter().map(Preparation::traffic).sum(),
+            prepared_waves: prepared_tiles(candidate) / (multiprocessors * BLOCKS_OF_PREPARED),
             partials: results_again + if is_reduced { results * (2.0 * partials + 1.0) } else { 0.0 },
+            trips: if is_reduced { trips_of_reduction(product.n, splits) } else { 0.0 },
             idle_waves: if candidate.fallback.is_some() { waves } else { 0.0 },
             traffic: product.traffic() / kernel.performance.of_bandwidth,
             from_registers: if matches!(stores, Stores::WholeRows | Stores::Lines) { 0.0 } else { results },
@@ -276,7 +318,9 @@ impl Features {
             + self.next_launches * machine.next_launch_seconds
             + self.idle_waves * machine.idle_block_seconds
             + self.partials / machine.bandwidth
-            + self.prepared / (machine.preparing_share * machine.bandwidth);
+            + self.trips * machine.wave_seconds
+            + (self.prepared / (machine.preparing_share * machine.bandwidth))
+                .max(self.prepared_waves * WAVES_OF_PREPARED * machine.wave_seconds);
         // The last part is for what takes longer than the bytes alone.
         let slowly = self.from_registers * (1.0 / machine.storing_share - 1.0);
         let streaming = (self.traffic + slowly) / machine.bandwidth;
@@ -287,10 +331,13 @@ impl Features {
                 per_share: streaming * scattered / filled,
                 blocks: 0.0,
                 floor: self.waves * machine.wave_seconds,
+                slows_all: false,
                 blocks_after: 1.0,
                 scattered: 0.0,
             },
             Work::Tiles { waves, steps, operations, stored } => {
+                // What a block costs apart from its steps is hidden by others, where there are some on the multiprocessor.
+                let blocks = if self.kernel.performance.waits { [0.0, waves] } else { [waves, 0.0] };
                 let stored = match stored {
                     Stored::Apart(bytes) => bytes,
                     Stored::OneByOne(bytes) => machine.stored_one_by_one * bytes,
@@ -299,20 +346,25 @@ impl Features {
                 Line {
                     before,
                     per_share: waves * steps * operations / rate,
-                    blocks: waves,
+                    blocks: blocks[0],
                     floor: streaming,
-                    blocks_after: 0.0,
+                    slows_all: self.kernel.performance.loads_elements,
+                    blocks_after: blocks[1],
                     scattered: stored / machine.bandwidth,
                 }
             }
-            // What a block copies and what it computes wait for each other; of several on a multiprocessor, this hides little.
-            Work::Copies { operations, again } => Line {
+            // Blocks wait for their copies, and threads for the terms that they load, whatever others do meanwhile.
+            Work::Copies { operations, again, passes } => Line {
                 before,
                 per_share: self.waves * operations / rate,
                 blocks: self.waves,
                 floor: 0.0,
+                slows_all: false,
                 blocks_after: 0.0,
-                scattered: (self.traffic + again) / (machine.preparing_share * machine.bandwidth),
+                scattered: both(
+                    (self.traffic + again) / (machine.preparing_share * machine.bandwidth),
+                    passes / machine.fp32_rate,
+                ),
             },
             // A thread computes its sum alone, and waits for its terms.
             Work::Sums { operations, terms } => Line {
@@ -320,6 +372,7 @@ impl Features {
                 per_share: operations / rate,
                 blocks: 0.0,
                 floor: streaming.max(self.waves * terms * machine.term_seconds),
+                slows_all: false,
                 blocks_after: 1.0,
                 scattered: 0.0,
             },
@@ -327,13 +380,14 @@ impl Features {
     }
 }
 
-/// The part of what a kernel loads whose lines begin anywhere; where they begin at multiples of 8 bytes, half of it counts, and twice as much where no elements
-/// are neighbours. Operands that are copied or packed first lie as they should.
+/// The part of what a kernel loads whose lines begin anywhere, and twice as much where no elements are neighbours. Lines at multiples of 8 bytes count as those at
+/// 4, unless the kernel copies their elements in pairs: that takes twice as many instructions as fours do, where single elements take four times as many.
+/// Operands that are copied or packed first lie as they should.
 fn unaligned(candidate: &KernelCandidate, copying: Option<Copying>) -> f64 {
     let KernelCandidate { ref product, kernel, ref preparations, .. } = *candidate;
     let Description { m, n, k, batch, ref a, ref b, .. } = *product;
     let [of_a, of_b] = match (kernel.tile, copying) {
-        (_, Some(Copying { one_by_one, .. })) => return if one_by_one { 1.0 } else { 0.0 },
+        (_, Some(_)) => return 0.0,
         // The vector is little beside the matrix.
         (None, None) if kernel.family() == Family::Gemv => [1.0, 0.0],
         (None, None) => [0.5, 0.5],
@@ -344,39 +398,78 @@ fn unaligned(candidate: &KernelCandidate, copying: Option<Copying>) -> f64 {
         Preparation::InPlace if it.order().is_none() => 2.0,
         Preparation::InPlace => match it.alignment_of_lines(rows, cols, batch) {
             16.. => 0.0,
-            8.. => 0.5,
+            8.. if kernel.performance.copies_pairs => 1.0 / 3.0,
             _ => 1.0,
         },
     };
     of_a * part(&preparations[0], a, [m, k]) + of_b * part(&preparations[1], b, [k, n])
 }
 
-/// The bytes of results that a kernel with tiles stores apart from their neighbours. `results` are those of all splits.
-fn stored(candidate: &KernelCandidate, stores: Stores, results: f64) -> Stored {
-    let KernelCandidate { ref product, kernel, .. } = *candidate;
-    // Partial sums are row-major, and their rows begin at whole vectors. Where C is not, they are read by columns.
-    let takes_columns = matches!(stores, Stores::RowsOrLines | Stores::Lines);
-    let by_lines = takes_columns && product.c.order().is_some() && !candidate.is_divided();
-    if product.c.order() != Some(Order::RowMajor) && !by_lines {
-        // Neighbours in a column are stored one by one, each in a sector of its own: eight times the bytes. Where a thread
-        // has two neighbours of a column, half of a sector is another block's or comes later: twice the bytes.
-        let times = if stores == Stores::Squares { 1.0 } else { 7.0 };
-        return Stored::Apart(times * results);
+/// The trips to memory that adding up partial results takes beside those of every launch, for rows of so many elements.
+fn trips_of_reduction(n: usize, splits: u32) -> f64 {
+    // Threads that share partials, which wait for each other's sums where they are of several warps.
+    let sharers: u32 = match splits {
+        ..MANY_SPLITS => 1,
+        MANY_SPLITS..64 => 4,
+        64..256 => 32,
+        _ => 128,
+    };
+    let meeting = if sharers < 32 { 0.0 } else { 1.0 };
+    // The last elements of a row are no vector: when the warp has done its vectors, they are loaded one by one, of two partials at a time, from the
+    // second-level cache.
+    let pairs = f64::from(splits.div_ceil(2 * sharers));
+    let one_by_one = if n.is_multiple_of(4) { 0.0 } else { 0.75 + pairs / CACHED };
+    meeting + one_by_one
+}
+
+/// The tiles by which operands are copied or packed.
+fn prepared_tiles(candidate: &KernelCandidate) -> f64 {
+    let KernelCandidate { ref product, ref preparations, .. } = *candidate;
+    let Description { m, n, k, batch, ref a, ref b, .. } = *product;
+    let of_one = [(a, [m, k]), (b, [k, n])].into_iter().zip(preparations);
+    let tiles = of_one.filter(|(_, preparation)| preparation.traffic() > 0.0).map(|((it, lines), _)| {
+        let [down, across] = lines.map(|lines| lines.div_ceil(SIDE_OF_PREPARED) as f64);
+        down * across * it.distinct(batch) as f64
+    });
+    tiles.sum()
+}
+
+/// The bytes of results that a kernel with tiles stores apart from their neighbours.
+fn stored(candidate: &KernelCandidate, stores: Stores) -> Stored {
+    let KernelCandidate { ref product, kernel, splits, .. } = *candidate;
+    let results = bytes_of_results(product);
+    let is_divided = candidate.is_divided();
+    let lines = matches!(stores, Stores::RowsOrLines | Stores::Lines) && !is_divided;
+    let is_by_columns = match product.c.order() {
+        Some(Order::RowMajor) => false,
+        Some(Order::ColumnMajor) => true,
+        // Whoever stores elements with gaps between them touches a sector for each, or for so many.
+        None => return Stored::Apart((product.c.col_stride.clamp(1, SECTOR) - 1) as f64 * results),
+    };
+    match (is_by_columns, stores) {
+        // Partial sums are row-major, and are read by columns then: a sector for each element. Neighbours in a column that are stored one by one
+        // touch as many, those of which a thread has two, half.
+        (true, _) if is_divided => return Stored::Apart((SECTOR - 1) as f64 * f64::from(splits) * results),
+        (true, Stores::Squares) => return Stored::Apart(results),
+        (true, _) if !lines => return Stored::Apart((SECTOR - 1) as f64 * results),
+        // A tile has a piece of many columns.
+        (true, Stores::Lines) => return Stored::Apart(results),
+        _ => {}
     }
     // Where vectors of a line are no vectors of memory, lanes store their elements one by one. Those with fragments of `wgmma`
     // have pairs, the others four; of pairs, a store touches twice the sectors.
     let (width, apart) = match (stores, kernel.loads_by_tensor_maps()) {
-        (Stores::RowsOrLines, _) => (4, Stored::InLines(results)),
+        (Stores::RowsOrLines | Stores::Lines, _) => (4, Stored::InLines(results)),
         (_, true) => (2, Stored::OneByOne(PAIRS * results)),
         (_, false) => (4, Stored::OneByOne(results)),
     };
-    let lines_are_vectors = candidate.is_divided() || product.c.leading_dimension().is_multiple_of(width);
-    if stores == Stores::Lines && product.c.order() == Some(Order::ColumnMajor) && !candidate.is_divided() {
-        // A tile has a piece of many columns.
-        return Stored::Apart(results);
-    }
-    let in_vectors = matches!(stores, Stores::WholeRows | Stores::Lines) || lines_are_vectors;
+    let in_vectors = stores == Stores::WholeRows || is_divided || product.c.leading_dimension().is_multiple_of(width);
     if in_vectors { Stored::Apart(0.0) } else { apart }
+}
+
+/// The bytes of the results of all products.
+fn bytes_of_results(product: &Description) -> f64 {
+    4.0 * product.m as f64 * product.n as f64 * product.batch as f64
 }
 
 /// What a product takes of a device that computes many at a time.
@@ -396,10 +489,10 @@ pub(super) fn share(constants: &Constants, device: &DeviceFacts, kernel: &Kernel
     let slots = f64::from(device.multiprocessors.max(1)) * f64::from(resident_blocks(kernel, device));
     let Some(tile) = kernel.tile else { return Share { blocks: 0.0, seconds: 0.0, slots } };
     let tiles = (product.m as f64 / f64::from(tile.m)).ceil() * (product.n as f64 / f64::from(tile.n)).ceil();
-    let steps = (product.terms() as f64 / f64::from(tile.k)).ceil();
+    let steps = steps(kernel, tile, product, 1);
     let step = operations_of_step(kernel, tile, slots) / (peak(&constants.machine, kernel.scheme) * share_of_peak);
-    let seconds = steps * step + block_seconds;
-    let seconds = if product.is_aligned() { seconds } else { seconds * unaligned };
+    let times = if product.is_aligned() { 1.0 } else { unaligned };
+    let seconds = steps * step * times + block_seconds;
     Share { blocks: tiles / f64::from(kernel.contract.tiles_of_a_block()), seconds, slots }
 }
 
@@ -412,10 +505,29 @@ fn busy_waves(kernel: &KernelInfo, device: &DeviceFacts, blocks: f64) -> f64 {
     if rest > 0.0 { whole + ALONE + (1.0 - ALONE) * rest / resident } else { whole }
 }
 
+/// The steps of the longest split. Where warps divide each among themselves, those that there are no terms for do nothing in the last one.
+fn steps(kernel: &KernelInfo, tile: TileShape, product: &Description, splits: u32) -> f64 {
+    let (terms, step) = (product.terms() as f64, f64::from(tile.k));
+    let longest = ((terms / step / f64::from(splits)).ceil() * step).min(terms);
+    let parts = f64::from(kernel.performance.parts_of_steps);
+    (longest * parts / step).ceil() / parts
+}
+
 /// The operations of a step of so many blocks together.
 fn operations_of_step(kernel: &KernelInfo, tile: TileShape, blocks: f64) -> f64 {
     let tiles = f64::from(kernel.contract.tiles_of_a_block());
     2.0 * f64::from(tile.m) * f64::from(tile.n) * f64::from(tile.k) * tiles * blocks
+}
+
+/// The fp32 operations that all multiprocessors do in a clock, in which the shared memory of each serves one pass of a warp.
+fn operations_of_a_clock(device: &DeviceFacts) -> f64 {
+    let of_one = match device.processor {
+        Processor::Gpu { compute_capability: (major, minor), .. } => {
+            ComputeCapability::new(major, minor).fp32_per_clock()
+        }
+        Processor::Cpu => None,
+    };
+    f64::from(device.multiprocessors.max(1)) * f64::from(of_one.unwrap_or(256))
 }
 
 /// What so many launches cost, one after the other, in seconds.

@@ -17,21 +17,29 @@ use std::string::{String, ToString};
 
 use super::races::{of_race_in_block, of_race_in_cluster, of_race_of_blocks};
 use super::{
-    AccessKind, BarrierName, Elsewhere, Fault, FaultKind, LastWrite, OtherAccess, Place, RemoteBarrierProblem,
-    SharedArrayName, SourceLine, ViewElement, WarpOperation,
+    AccessKind, BarrierName, Elsewhere, Fault, FaultKind, LastWrite, OldValue, OtherAccess, Place,
+    RemoteBarrierProblem, SharedArrayName, SourceLine, ViewElement, WarpOperation,
 };
 use crate::Dim3;
 use crate::atomic::Scope;
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, block, thread, location, callers, kind } = self;
+        let Self { kernel, block, thread, location, callers, kind, old_value } = self;
         write!(f, "kernel `{kernel}`, block {block}, thread {thread}: {kind}")?;
         if let Some(location) = location {
             write!(f, "\n  --> {location}")?;
         }
         called_from(f, callers)?;
         kind.notes(f)?;
+        if let Some(OldValue { block, thread, location, seen, newest }) = old_value {
+            let what = format_args!(
+                "thread {thread} of block {block} has loaded {seen} here, although {newest} had been stored, as it may on a GPU: it had acquired \
+                 nothing that comes behind the store. Where each of two sides looks for the other's store, `fence(SeqCst, …)` has to stand \
+                 between store and load on both"
+            );
+            note(f, what, location)?;
+        }
         write!(f, "\n  help: {}", kind.help())
     }
 }
@@ -78,6 +86,7 @@ impl FaultKind {
             Self::WriteUnderWay { .. } => "write under way",
             Self::Race { .. } => "race in shared memory",
             Self::GlobalRace { .. } => "race in global memory",
+            Self::WrittenBeforeLoad { .. } => "written before a load",
             Self::OrderedOutsideOfAtomics => "ordered outside of atomics",
             Self::NotCooperative => "not cooperative",
             Self::NotClustered => "not clustered",
@@ -161,6 +170,10 @@ impl FaultKind {
             Self::UnwrittenGlobal { allocated, .. } => {
                 note(f, format_args!("the memory was allocated here"), allocated)
             }
+            Self::WrittenBeforeLoad { block, thread, location, .. } => {
+                let what = format_args!("it is written here: by thread {thread}{}", of_block(block));
+                note(f, what, location)
+            }
             Self::NotFenced { thread, location, .. } => {
                 note(f, format_args!("the other access is here: thread {thread} writes it"), location)
             }
@@ -227,7 +240,11 @@ impl FaultKind {
             Self::GlobalRace { access, other, missing: Some(missing), .. } => {
                 return of_race_in_block((*access, false), other, missing);
             }
-            Self::GlobalRace { access, other, .. } => of_race_of_blocks(*access, other.access),
+            Self::GlobalRace { access, other, .. } => return of_race_of_blocks(*access, other.access),
+            Self::WrittenBeforeLoad { .. } => {
+                "have TMA load what earlier launches have written, and have threads read what this launch has: no barrier, and no fence for \
+                 shared memory, orders what is written to global memory before a load by TMA"
+            }
             Self::OrderedOutsideOfAtomics => {
                 "make the memory a parameter of type `GlobalAtomics`: by that the launch knows that blocks may wait for one another; or use \
                  `Relaxed` if nothing but the value itself matters"
@@ -243,7 +260,7 @@ impl FaultKind {
                 "have all threads of all blocks of the cluster come to the same meetings: move the call out of the branch or loop; only threads \
                  that have returned are not waited for"
             }
-            Self::ClusterRace { access, other, .. } => of_race_in_cluster(*access, other.access),
+            Self::ClusterRace { access, other, .. } => return of_race_in_cluster(*access, other.access),
             Self::UnwrittenRemote { .. } => {
                 "have the block whose memory it is, or another one, write all that is read, zeros too, before a `cluster::sync()`"
             }
@@ -280,7 +297,7 @@ impl FaultKind {
                 "look for a loop whose condition never changes; if it is only a long one, allow more time (`Executor::thread_limit`)"
             }
             Self::UnwrittenShared { .. } => {
-                "write all that is read, zeros too, in this block; what an asynchronous copy or TMA writes is there only when it has been \
+                "write all that is read, zeros too, in this block, and let a barrier stand between another thread's write and this read; what an asynchronous copy or TMA writes is there only when it has been \
                  waited for, and no longer when the next one to the same place has begun"
             }
             Self::UnwrittenGlobal { .. } => {
@@ -314,7 +331,8 @@ impl FaultKind {
                 "have `arrive_expecting` name as many bytes as the tiles that are loaded for this phase have"
             }
             Self::InFlight { .. } => {
-                "wait until they have done: for a load at its barrier, for a store by `wait_for_stores`, for products by `wait`"
+                "wait until they have done: for a load at its barrier, for a store by `wait_for_stores`, for products by `wait`; if this access \
+                 is meant to come first, put a barrier between it and the call"
             }
             Self::TileMisaligned { .. } => "begin tiles at coordinates whose bytes are multiples of 16",
             Self::TapTooFar { .. } => "load the pixels of filters that reach further by other means",
@@ -430,8 +448,8 @@ impl AccessKind {
         match self {
             Self::Read => "reads",
             Self::Write => "writes",
-            Self::Atomic { scope: Scope::Block } => "atomically, for its own block only, accesses",
-            Self::Atomic { scope: Scope::Cluster } => "atomically, for its own cluster only, accesses",
+            Self::Atomic { scope: Scope::Block, .. } => "atomically, for its own block only, accesses",
+            Self::Atomic { scope: Scope::Cluster, .. } => "atomically, for its own cluster only, accesses",
             Self::Atomic { .. } => "atomically accesses",
         }
     }

@@ -75,6 +75,23 @@ pub struct Fault {
     pub callers: Vec<SourceLine>,
     /// What happened.
     pub kind: FaultKind,
+    /// An atomic load of the launch that has seen an old value, which may be why: the last one whose thread has not seen a newer one since.
+    pub old_value: Option<OldValue>,
+}
+
+/// An atomic load that has seen an older value than the newest, as it may on a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldValue {
+    /// The block of the thread that has loaded it.
+    pub block: Dim3,
+    /// The thread, by its position in the block.
+    pub thread: Dim3,
+    /// The line of the load.
+    pub location: SourceLine,
+    /// The bits that it has seen.
+    pub seen: u64,
+    /// The bits that had been stored last.
+    pub newest: u64,
 }
 
 /// What a kernel did wrong.
@@ -220,6 +237,22 @@ pub enum FaultKind {
         other: OtherAccess,
         /// What would have ordered the two, if they are of one block.
         missing: Option<Missing>,
+    },
+    /// TMA loads from global memory what the launch itself has written there.
+    #[error(
+        "TMA loads {} here, which thread {thread}{} has written in this launch: TMA need not see that",
+        element_name(element),
+        of_block(block)
+    )]
+    WrittenBeforeLoad {
+        /// The element; `None` if it is of no view among the kernel's parameters.
+        element: Option<ViewElement>,
+        /// The block of the thread that has written it, if it is another one.
+        block: Option<Dim3>,
+        /// The thread that has written it.
+        thread: Dim3,
+        /// The line where.
+        location: SourceLine,
     },
     /// An atomic operation that orders what threads do, on memory by which the launch does not know that blocks may wait for one another.
     #[error("an atomic operation that is not relaxed, on an element of a view that is not of type `GlobalAtomics`")]
@@ -371,7 +404,7 @@ pub enum FaultKind {
     },
     /// A read of shared memory that no thread of the block had written. An asynchronous copy has written its target only
     /// when the thread that issued it has waited for it.
-    #[error("element {element} of {array} is read, but no thread of this block has written it")]
+    #[error("element {element} of {array} is read, but no thread of this block has written it before")]
     UnwrittenShared {
         /// The array.
         array: SharedArrayName,
@@ -521,7 +554,7 @@ pub enum FaultKind {
     },
     /// TMA is to store, or tensor cores are to read, what a thread has written and not made visible to them.
     #[error(
-        "element {element} of the dynamic shared memory (in units of 4 bytes) is read by TMA or by tensor cores, and \
+        "element {element} of the dynamic shared memory (in units of 4 bytes) is for TMA or tensor cores here, and \
          thread {thread}, which wrote it, has not made it visible to them"
     )]
     NotFenced {

@@ -68,6 +68,8 @@ pub enum AccessKind {
     Atomic {
         /// With respect to whom.
         scope: Scope,
+        /// The size of the element.
+        bytes: u8,
     },
 }
 

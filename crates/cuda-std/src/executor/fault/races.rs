@@ -6,6 +6,15 @@ use std::string::String;
 
 use super::{AccessKind, Missing, OtherAccess};
 
+/// What to do where atomic operations are of two sizes.
+fn of_two_sizes(one: u8, other: u8) -> Cow<'static, str> {
+    format!(
+        "access an element by atomic operations of one size only: this one is of {one} bytes, the other one of {other}, and to one another \
+         such are ordinary accesses"
+    )
+    .into()
+}
+
 /// What to do about a race of two threads of a block, for one of which TMA or tensor cores may make the access.
 pub(super) fn of_race_in_block(
     (access, by_engine): (AccessKind, bool),
@@ -13,6 +22,9 @@ pub(super) fn of_race_in_block(
     missing: &Missing,
 ) -> Cow<'static, str> {
     use AccessKind::{Atomic, Read, Write};
+    if let (Atomic { bytes: one, .. }, Atomic { bytes: other, .. }) = (access, *other) {
+        return of_two_sizes(one, other);
+    }
     if matches!((access, other), (Atomic { .. }, _) | (_, Atomic { .. })) {
         return "make both accesses atomic, or put a barrier between them".into();
     }
@@ -67,35 +79,39 @@ pub(super) fn of_race_in_block(
 }
 
 /// What to do about a race of threads of two blocks.
-pub(super) fn of_race_of_blocks(access: AccessKind, other: AccessKind) -> &'static str {
+pub(super) fn of_race_of_blocks(access: AccessKind, other: AccessKind) -> Cow<'static, str> {
     use AccessKind::Atomic;
     match (access, other) {
+        (Atomic { bytes: one, .. }, Atomic { bytes: other, .. }) if one != other => of_two_sizes(one, other),
         (Atomic { .. }, Atomic { .. }) => {
-            "use a scope that includes both threads: `Scope::Device` for those of two blocks"
+            "use a scope that includes both threads: `Scope::Device` for those of two blocks".into()
         }
         (Atomic { .. }, _) | (_, Atomic { .. }) => {
-            "make both accesses atomic, or let each block have elements of its own"
+            "make both accesses atomic, or let each block have elements of its own".into()
         }
         _ => {
             "let each block have elements of its own, or order the two: an atomic operation that releases behind the first, and one that \
              acquires before the second, both of `Scope::Device`; a sum in one place needs an atomic operation"
+                .into()
         }
     }
 }
 
 /// What to do about a race of two blocks of a cluster.
-pub(super) fn of_race_in_cluster(access: AccessKind, other: AccessKind) -> &'static str {
+pub(super) fn of_race_in_cluster(access: AccessKind, other: AccessKind) -> Cow<'static, str> {
     use AccessKind::Atomic;
     match (access, other) {
+        (Atomic { bytes: one, .. }, Atomic { bytes: other, .. }) if one != other => of_two_sizes(one, other),
         (Atomic { .. }, Atomic { .. }) => {
-            "use a scope that includes both threads: `Scope::Cluster` for those of a cluster"
+            "use a scope that includes both threads: `Scope::Cluster` for those of a cluster".into()
         }
         (Atomic { .. }, _) | (_, Atomic { .. }) => {
-            "make both accesses atomic, or put `cluster::sync()` between the two"
+            "make both accesses atomic, or put `cluster::sync()` between the two".into()
         }
         _ => {
             "put `cluster::sync()` between the two, or have the second thread wait for the first by `Barrier::wait_for_cluster`; a sum in one \
              place needs an atomic operation"
+                .into()
         }
     }
 }

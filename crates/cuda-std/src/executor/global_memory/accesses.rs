@@ -155,8 +155,9 @@ pub(super) fn needs_all(context: &Context<'_>) -> bool {
 fn may_conflict(context: &Context<'_>, other: &Access, me: &Access) -> bool {
     match (other.kind, me.kind) {
         (AccessKind::Read, AccessKind::Read) => false,
-        (AccessKind::Atomic { scope: one }, AccessKind::Atomic { scope: two }) => {
-            !context.is_within(one.min(two), other.block, me.block)
+        // Of two sizes, they are not atomic with respect to one another.
+        (AccessKind::Atomic { scope: one, bytes: of_one }, AccessKind::Atomic { scope: two, bytes: of_two }) => {
+            of_one != of_two || !context.is_within(one.min(two), other.block, me.block)
         }
         _ => true,
     }
@@ -232,7 +233,7 @@ impl Groups {
     /// Forgets what a later access of the same kind stands for: of the same thread, or the one of the running thread, which is about to be
     /// added.
     fn prune(&mut self, context: &Context<'_>, me: &Access) {
-        let mut seen: HashMap<(u64, u32, Option<Scope>), u32> = HashMap::new();
+        let mut seen: HashMap<(u64, u32, Reach), u32> = HashMap::new();
         for group in self.groups.iter_mut().rev() {
             let later = seen.entry((group.block, group.warp, reaches(group.kind))).or_default();
             let lanes = group.lanes & !*later;
@@ -246,10 +247,13 @@ impl Groups {
     }
 }
 
-/// How far an access meets atomic operations of other blocks without a conflict.
-fn reaches(kind: AccessKind) -> Option<Scope> {
+/// With which atomic operations of other blocks an access does not conflict: up to a scope, of a size. None, if it is not atomic.
+type Reach = Option<(Scope, u8)>;
+
+/// That of an access.
+fn reaches(kind: AccessKind) -> Reach {
     match kind {
-        AccessKind::Atomic { scope } => Some(reach(scope)),
+        AccessKind::Atomic { scope, bytes } => Some((reach(scope), bytes)),
         _ => None,
     }
 }

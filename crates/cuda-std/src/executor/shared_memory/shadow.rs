@@ -183,7 +183,7 @@ pub(in super::super) struct Conflict {
 }
 
 /// How an atomic operation on shared memory is called: whoever can reach it is in the block.
-const ATOMIC: AccessKind = AccessKind::Atomic { scope: crate::atomic::Scope::Device };
+const ATOMIC: AccessKind = AccessKind::Atomic { scope: crate::atomic::Scope::Device, bytes: 4 };
 
 /// Whether bytes had been written before they were read.
 #[derive(PartialEq, Eq)]
@@ -360,21 +360,27 @@ impl SharedMemory {
         *key = 0;
     }
 
-    /// Who wrote a word of the dynamic shared memory last in this block, or a part of it, and where, unless `is_fine` with that thread and
-    /// interval. The word is inside, and has been read by the running thread just now.
+    /// Of the first of these words of the dynamic shared memory that a thread has written last in this block, or a part of it, unless `is_fine`
+    /// with that thread and interval: the word, the thread, and where. None where nothing is known of the memory. The words are inside.
     pub(in super::super) fn writer_unless(
         &self,
-        word: usize,
+        words: Range<usize>,
         is_fine: impl Fn(usize, u64) -> bool,
-    ) -> Option<(usize, &'static Location<'static>)> {
-        // SAFETY: the read has found a shadow there.
-        let (_, shadow) = unsafe { entries(&DYNAMIC, word) };
-        shadow.records().iter().find_map(|record| {
-            let Access { stamp, location } = record.write;
-            let is_of_block = stamp >= Stamp::new(self.block.get(), 0);
-            location
-                .filter(|_| is_of_block && !is_fine(stamp.thread(), stamp.interval()))
-                .map(|line| (stamp.thread(), line))
+    ) -> Option<(usize, (usize, &'static Location<'static>))> {
+        let shadows = with_placement(&DYNAMIC, |placement| placement.shadows.get());
+        if shadows.is_null() {
+            return None;
+        }
+        let began = Stamp::new(self.block.get(), 0);
+        words.into_iter().find_map(|word| {
+            // SAFETY: there is a shadow for each word of the array, and the word is inside, as whoever asks has checked. Nobody else holds a
+            // reference: no two threads of a block run at once, and nobody keeps them.
+            let shadow = unsafe { &mut *shadows.add(word) };
+            shadow.records().iter().find_map(|record| {
+                let Access { stamp, location } = record.write;
+                let line = location.filter(|_| stamp >= began && !is_fine(stamp.thread(), stamp.interval()))?;
+                Some((word, (stamp.thread(), line)))
+            })
         })
     }
 

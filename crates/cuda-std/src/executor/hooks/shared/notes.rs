@@ -14,7 +14,6 @@ use super::super::super::remote;
 use super::super::super::shared_memory::{Conflict, Content, WORD, WordBytes};
 use super::super::super::tma::require_idle;
 use crate::Dim3;
-use crate::atomic::Scope;
 
 /// Enters a read into the shadow. The word is inside the array, which has keys.
 #[inline(never)]
@@ -127,16 +126,16 @@ pub(in super::super::super) fn note_atomic_store(
 fn enter_atomic(array: &'static SharedIdentity, word: usize, location: &'static Location<'static>) -> Content {
     let context = current();
     if ptr::eq(array, &DYNAMIC) {
-        let access = AccessKind::Atomic { scope: context.atomic_scope.get() };
+        let access = context.atomic_access.get();
         require_no_barrier(context, context, word..word + 1, access, location);
         require_idle(context, word, location);
     }
     // SAFETY: as for `enter_read`.
     let content = match unsafe { context.memory.shared.note_atomic(array, word, context.current.get(), location) } {
         Ok(content) => content,
-        Err(conflict) => race(array, word, location, (AccessKind::Atomic { scope: Scope::Device }, false), conflict),
+        Err(conflict) => race(array, word, location, (context.atomic_access.get(), false), conflict),
     };
-    let kind = AccessKind::Atomic { scope: context.atomic_scope.get() };
+    let kind = context.atomic_access.get();
     remote::note_own(context, array, word, WordBytes::ALL, kind, location);
     content
 }
