@@ -334,7 +334,8 @@ impl<'a> Block<'a> {
         let stacks = &context.memory.stacks;
         if ended || thread.state.get() == State::StackOverflow || !stacks.intact(position) {
             self.damaged = true;
-            return Err(context.report(None, FaultKind::StackOverflow { bytes: stacks.stack_bytes() }));
+            let kind = FaultKind::StackOverflow { bytes: stacks.stack_bytes(), asked: context.stack_asked };
+            return Err(context.report(None, kind));
         }
         match thread.state.get() {
             State::Faulted => Err(context.fault.take().expect("a thread that fails leaves a report")),

@@ -186,6 +186,8 @@ pub(super) struct Context<'a> {
     pub(super) dynamic_bytes: usize,
     /// What the shared arrays take that the kernel declares.
     pub(super) declared_static_bytes: usize,
+    /// The stack that the kernel asks for, if it does.
+    pub(super) stack_asked: Option<u32>,
     /// The blocks that the kernel asks to be on a multiprocessor at the same time; 0 where it does not.
     pub(super) min_blocks: u32,
     pub(super) memory: &'a Memory,
@@ -299,6 +301,7 @@ impl<'a> Context<'a> {
             current: Cell::new(0),
             dynamic_bytes: facts.dynamic_shared_bytes as usize,
             declared_static_bytes: facts.static_shared_bytes as usize,
+            stack_asked: Some(facts.stack_bytes).filter(|&bytes| bytes > 0),
             min_blocks: facts.min_blocks,
             memory,
             barriers: Barriers::default(),

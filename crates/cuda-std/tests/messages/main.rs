@@ -227,7 +227,8 @@ fn examples() -> Vec<FaultKind> {
         F::LaneNotInMask { operation: WarpOperation::Sync, mask: 0xFFFF_FFDF, lane: 5 },
         F::InactiveLane { operation: WarpOperation::ShuffleIdx, mask: 0xFFFF, lane: 3, source_lane: 20 },
         F::InactiveLane { operation: WarpOperation::ShuffleDown, mask: u32::MAX, lane: 12, source_lane: 16 },
-        F::StackOverflow { bytes: 65_536 },
+        F::StackOverflow { bytes: 65_536, asked: None },
+        F::StackOverflow { bytes: 65_536, asked: Some(256) },
         F::Panic { message: "the len is 3 but the index is 3".into() },
     ]
 }

@@ -377,6 +377,11 @@ impl FaultKind {
             Self::InactiveLane { .. } => {
                 "let that lane take part, take the value of one that does, or shuffle in segments (`width`) of lanes that all do"
             }
+            Self::StackOverflow { asked: Some(_), .. } => {
+                "look for recursion that does not end, or goes deeper than it should; if it is as deep as it has to be, name more bytes in \
+                 `#[kernel(stack = …)]`, which a GPU gets, too, or set a larger size with `Executor::stack_bytes` for what functions take \
+                 only here"
+            }
             Self::StackOverflow { .. } => {
                 "look for deep recursion or large local arrays, or set a larger size with `Executor::stack_bytes`"
             }

@@ -703,10 +703,16 @@ pub enum FaultKind {
         source_lane: u32,
     },
     /// The thread needs more stack than the executor gives it.
-    #[error("the stack overflowed: a thread has {}", counted(bytes, "byte"))]
+    #[error(
+        "the stack overflowed: a thread has {}{}",
+        counted(bytes, "byte"),
+        .asked.map_or_else(String::new, |asked| format!(" here, and the kernel asks for {asked} (`stack = …`)"))
+    )]
     StackOverflow {
         /// The size of a thread's stack.
         bytes: usize,
+        /// What the kernel asks for, if it does: `#[kernel(stack = …)]`. The executor has no fewer bytes for it.
+        asked: Option<u32>,
     },
     /// A panic in the kernel.
     #[error("the kernel panicked: {message}")]
