@@ -162,6 +162,7 @@ impl<'a> Block<'a> {
                 return self.require_nothing_left();
             }
             if self.at_barrier == threads {
+                context.votes.meet();
                 context.memory.shared.begin_epoch();
                 context.note_other_step(StepActor::Block, StepKind::Complete, None, |note, steps| {
                     note.barrier(StepBarrier::Block).phase(steps.next_epoch())

@@ -98,6 +98,7 @@ impl FaultKind {
             Self::UnwrittenShared { .. } => "unwritten shared",
             Self::UnwrittenGlobal { .. } => "unwritten global",
             Self::BarrierDivergence { .. } => "barrier divergence",
+            Self::BarrierMixed { .. } => "barrier mixed",
             Self::Deadlock { .. } => "deadlock",
             Self::BarrierNotInitialized { .. } => "barrier not initialized",
             Self::BarrierInitialization { .. } => "barrier initialization",
@@ -163,6 +164,9 @@ impl FaultKind {
             }
             Self::NotFenced { thread, location, .. } => {
                 note(f, format_args!("the other access is here: thread {thread} writes it"), location)
+            }
+            Self::BarrierMixed { other, thread, location, .. } => {
+                note(f, format_args!("thread {thread} calls `{}` here", other.function()), location)
             }
             Self::BarrierMeetings { thread, location, .. } => note(
                 f,
@@ -289,6 +293,10 @@ impl FaultKind {
             }
             Self::BarrierDivergence { .. } => {
                 "move the barrier out of the branch or loop, and let threads that have nothing to do come to it instead of returning"
+            }
+            Self::BarrierMixed { .. } => {
+                "have all threads of the block come to one barrier by the same function; a thread that has no vote brings `false` (or `true` \
+                 where all are asked)"
             }
             Self::Deadlock { .. } => {
                 "look for the arrival, the bytes or the threads that are missing: the number of arrivals at `init`, the parity, and who returns \
@@ -472,6 +480,16 @@ impl fmt::Display for WarpOperation {
             Self::VoteAll => "`warp_vote_all`",
             Self::VoteAny => "`warp_vote_any`",
             Self::VoteBallot => "`warp_vote_ballot`",
+            Self::MatchAny => "`match_any`",
+            Self::MatchAll => "`match_all`",
+            Self::ReduceAdd => "`reduce_add`",
+            Self::ReduceMinU32 => "`reduce_min` of u32",
+            Self::ReduceMinI32 => "`reduce_min` of i32",
+            Self::ReduceMaxU32 => "`reduce_max` of u32",
+            Self::ReduceMaxI32 => "`reduce_max` of i32",
+            Self::ReduceAnd => "`reduce_and`",
+            Self::ReduceOr => "`reduce_or`",
+            Self::ReduceXor => "`reduce_xor`",
             Self::Sync => "`sync_warp`",
             Self::LoadMatrices => "`ldmatrix_x4`",
             Self::MmaTf32 => "`mma_m16n8k8_tf32`",
