@@ -3,8 +3,9 @@
 use cuda_std::executor::{Executor, LaunchError};
 use cuda_std::{Dim3, GlobalSlice, GlobalSliceMut, Kernel};
 use kernels::{
-    LAYOUTS, LOWER_LANES, THREADS, X_LEN, Y_LEN, lane_numbers, launch_sized_memory, not_inlined, parameter_layouts,
-    reverse_in_three_dimensions, shuffles_of_4_bytes, shuffles_of_8_bytes, vector_load, votes, warp_barrier,
+    LAYOUTS, LOWER_LANES, THREADS, X_LEN, Y_LEN, collectives, lane_numbers, launch_sized_memory, not_inlined,
+    parameter_layouts, reverse_in_three_dimensions, shuffles_of_4_bytes, shuffles_of_8_bytes, vector_load, votes,
+    warp_barrier,
 };
 
 // The source itself, because a crate with a workspace of its own cannot be a dependency.
@@ -26,6 +27,7 @@ pub enum Feature {
     ShufflesOf4Bytes,
     ShufflesOf8Bytes,
     Votes,
+    Collectives,
     WarpBarrier,
     LaneNumbers,
     NotInlined,
@@ -77,13 +79,14 @@ pub fn untouched() -> Vec<u64> {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::VectorLoad,
         Self::ReverseInThreeDimensions,
         Self::LaunchSizedMemory,
         Self::ShufflesOf4Bytes,
         Self::ShufflesOf8Bytes,
         Self::Votes,
+        Self::Collectives,
         Self::WarpBarrier,
         Self::LaneNumbers,
         Self::NotInlined,
@@ -102,6 +105,7 @@ impl Feature {
             Self::ShufflesOf4Bytes => of::<shuffles_of_4_bytes<'_>>(),
             Self::ShufflesOf8Bytes => of::<shuffles_of_8_bytes<'_>>(),
             Self::Votes => of::<votes<'_>>(),
+            Self::Collectives => of::<collectives<'_>>(),
             Self::WarpBarrier => of::<warp_barrier<'_>>(),
             Self::LaneNumbers => of::<lane_numbers<'_>>(),
             Self::NotInlined => of::<not_inlined<'_>>(),
@@ -133,6 +137,7 @@ impl Feature {
                 Self::ShufflesOf4Bytes => launcher.launch(shuffles_of_4_bytes { x, y }, blocks),
                 Self::ShufflesOf8Bytes => launcher.launch(shuffles_of_8_bytes { x, y }, blocks),
                 Self::Votes => launcher.launch(votes { x, y }, blocks),
+                Self::Collectives => launcher.launch(collectives { x, y }, blocks),
                 Self::WarpBarrier => launcher.launch(warp_barrier { x, y }, blocks),
                 Self::LaneNumbers => launcher.launch(lane_numbers { x, y }, blocks),
                 Self::NotInlined => launcher.launch(not_inlined { x, y }, blocks),
@@ -164,6 +169,7 @@ impl Feature {
                     let part = if lane < LOWER_LANES as usize { ballot & lower } else { any_above_is_not.into() };
                     vec![(ballot == 0xFFFF_FFFF).into(), (ballot != 0).into(), ballot, part]
                 }
+                Self::Collectives => collected(x, i),
                 Self::WarpBarrier => vec![bits(first + (lane + 1) % 32)],
                 Self::LaneNumbers => vec![(i % 48 % 32) as u64, bits(i)],
                 Self::NotInlined => {
@@ -191,4 +197,29 @@ fn shuffled(lane: usize, value: impl Fn(usize) -> u64) -> Vec<u64> {
         Some(lane / 8 * 8 + 5),
     ];
     sources.into_iter().flat_map(|source| [value(source.unwrap_or(lane)), source.is_some().into()]).collect()
+}
+
+/// The slots of a thread after [`collectives`].
+fn collected(x: &[f32], i: usize) -> Vec<u64> {
+    let bits = |i: usize| x[i].to_bits();
+    let warp = || (i / 32 * 32..i / 32 * 32 + 32).map(bits);
+    let same =
+        (0..).zip(warp()).filter(|(_, other)| other >> 22 == bits(i) >> 22).fold(0, |all, (lane, _)| all | 1 << lane);
+    let all_are = |shift: u32| warp().all(|other| other >> shift == bits(i) >> shift);
+    let signed = || warp().map(u32::cast_signed);
+    let block = &x[i / 96 * 96..][..96];
+    let count = block.iter().filter(|x| **x > 0.0).count() as u32;
+    let fold = |first, both: fn(u32, u32) -> u32| warp().fold(first, both);
+    [
+        (same, all_are(31).into()),
+        (same, all_are(31).into()),
+        (fold(0, u32::wrapping_add), fold(0, |all, x| all ^ x)),
+        (fold(u32::MAX, u32::min), signed().fold(i32::MAX, i32::min).cast_unsigned()),
+        (fold(0, u32::max), signed().fold(i32::MIN, i32::max).cast_unsigned()),
+        (fold(u32::MAX, |all, x| all & x), fold(0, |all, x| all | x)),
+        (count, u32::from(count == 96) << 1 | u32::from(count > 0)),
+        (1, 0),
+    ]
+    .map(|(low, high): (u32, u32)| u64::from(high) << 32 | u64::from(low))
+    .to_vec()
 }

@@ -329,7 +329,7 @@ const DYNAMIC_SHARED_ALIGNMENT: u32 = 1024;
 type Instructions = &'static [(&'static str, usize)];
 
 /// The kernels of `fixtures/device-features`: their shared memory in bytes, and the instructions that they are there for.
-const FEATURES: [(Feature, u32, Instructions); 10] = [
+const FEATURES: [(Feature, u32, Instructions); 11] = [
     (Feature::VectorLoad, 0, &[("ld.global.v4.", 1)]),
     (Feature::ReverseInThreeDimensions, 320, &[("st.shared.", 1), ("bar.sync", 1), ("ld.shared.", 1)]),
     (Feature::LaunchSizedMemory, 0, &[("st.shared.", 2), ("bar.sync", 1), ("ld.shared.", 2)]),
@@ -344,6 +344,29 @@ const FEATURES: [(Feature, u32, Instructions); 10] = [
         &[("shfl.sync.down.", 2), ("shfl.sync.up.", 2), ("shfl.sync.bfly.", 2), ("shfl.sync.idx.", 2)],
     ),
     (Feature::Votes, 0, &[("vote.sync.all.", 1), ("vote.sync.any.", 2), ("vote.sync.ballot.", 2)]),
+    (
+        Feature::Collectives,
+        0,
+        &[
+            ("match.any.sync.b32", 1),
+            ("match.any.sync.b64", 1),
+            ("match.all.sync.b32", 1),
+            ("match.all.sync.b64", 1),
+            ("redux.sync.add.", 1),
+            ("redux.sync.min.u32", 1),
+            ("redux.sync.min.s32", 1),
+            ("redux.sync.max.u32", 1),
+            ("redux.sync.max.s32", 1),
+            ("redux.sync.and.b32", 1),
+            ("redux.sync.or.b32", 1),
+            ("redux.sync.xor.b32", 1),
+            ("bar.red.popc.u32", 1),
+            ("bar.red.and.pred", 1),
+            ("bar.red.or.pred", 1),
+            ("bar.sync", 0),
+            ("activemask.b32", 1),
+        ],
+    ),
     (Feature::WarpBarrier, 256, &[("st.shared.", 1), ("bar.warp.sync", 1), ("ld.shared.", 1), ("bar.sync", 0)]),
     (Feature::LaneNumbers, 0, &[("ld.global.", 1), ("st.global.", 2)]),
     (

@@ -17,7 +17,7 @@ use rustc_demangle::demangle;
 use gpu_facts::ptx_facts;
 
 use crate::compile::{BASE, UNROLL_THRESHOLD};
-use crate::explain::{LlvmLog, has_remainders, unsupported, with_lines_of_the_crate};
+use crate::explain::{LlvmLog, has_other_bits, unsupported, with_lines_of_the_crate};
 use crate::files::write_atomically;
 use crate::inspect::{Allowed, Ptx, loops, split};
 use crate::pass::{Entry, Rewritten};
@@ -123,7 +123,7 @@ impl Link<'_> {
             optimized = with_lines_of_the_crate(&optimized, self.crate_dir);
         }
         write_atomically(ir_path, optimized.as_bytes())?;
-        if has_remainders(&optimized) {
+        if has_other_bits(&optimized) {
             let found = unsupported(&optimized, self.crate_dir, None);
             return Err(Error::Unsupported { arch, found, log: ir_path.to_owned() });
         }

@@ -114,6 +114,34 @@ fn a_remainder_that_has_other_bits_than_on_the_cpu_is_refused_with_its_line() {
 }
 
 #[test]
+fn a_maximum_that_leaves_the_zero_open_is_refused_with_its_line() {
+    let error = refused(
+        "zeros",
+        "",
+        "let (low, high) = (a.min(14.5), a.clamp(0.0, 1.0)); // which are settled\nx.set_unchecked(i, (low + high).max(0.0));\n\
+         y.set_unchecked(i, f64::min(b as f64, a as f64) as u64);",
+    );
+    let Error::Unsupported { found, .. } = &error else { panic!("{error}") };
+    let places: Vec<_> = found.iter().map(|one| one.place.as_deref().unwrap()).collect();
+    assert!(
+        places.len() == 2 && places[0].starts_with("src/lib.rs:10:") && places[1].starts_with("src/lib.rs:11:"),
+        "{error}"
+    );
+    let text = error.to_string();
+    assert!(
+        text.contains("(`(low + high).max(0.0)`): `max` of f32") && text.contains("`cuda_std::math::max(x, y)`"),
+        "{text}"
+    );
+    assert!(text.contains("`min` of f64") && text.contains("`cuda_std::math::min_f64(x, y)`"), "{text}");
+    // Those of the library are right whatever the numbers are.
+    let source = "#![no_std]\nuse cuda_std::prelude::*;\n#[kernel(block = 32)]\n\
+                  pub fn k(x: DisjointSlice<'_, f32>, y: f64) { if let Some(x) = x.own() {\n\
+                  x.set(math::max(x.get(), 0.0) + math::min_f64(x.get() as f64, y) as f32) } }\n";
+    let built = builder(&write_crate("errors", "right-zeros", source, "")).build();
+    assert!(built.is_ok(), "{}", built.unwrap_err());
+}
+
+#[test]
 fn a_reference_that_a_function_is_given_is_told_from_an_index() {
     let body = "#[inline(never)]\nfn add(to: &mut f32, x: f32) { *to += x }\nlet mut sum = 1.0;\n\
                 add(&mut sum, a);\nadd(&mut sum, b as f32);\nx.set_unchecked(i, sum);";

@@ -56,7 +56,7 @@ use syn::parse_macro_input;
 /// | `dynamic_shared = bytes` | the dynamic shared memory of a block; becomes the constant `DYNAMIC_SHARED_BYTES` |
 /// | `dynamic_shared` | each launch chooses how much it is, in the field `dynamic_shared_bytes: u32` |
 /// | `local_memory` | arrays may be indexed by what is not known at compile time, and so be in local memory, which the build refuses otherwise |
-/// | `stack = bytes` | functions may call themselves, which the build refuses otherwise: a launch gives each thread a stack of so many bytes |
+/// | `stack = bytes` | functions may call themselves, which the build refuses otherwise: a launch gives each thread a stack of so many bytes. Whether that is enough on a GPU nobody checks before: the executor has 64 KiB in any case, because functions take more of a stack there, and reports when those or `bytes`, whichever is more, are not enough |
 /// | `grid = expression` | the grid of a launch, worked out from the parameters: a `Dim3`, or what becomes one |
 /// | `any_grid` | the kernel is right on every grid, and a launch chooses it |
 /// | `cooperative` | all blocks of a launch run at the same time, or the launch is refused: they may meet (`cuda_std::grid::sync`) |

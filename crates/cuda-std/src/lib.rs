@@ -90,7 +90,7 @@
 #![no_std]
 #![cfg_attr(
     target_arch = "nvptx64",
-    feature(asm_experimental_arch, core_intrinsics, ffi_const, link_llvm_intrinsics, stdarch_nvptx)
+    feature(abi_unadjusted, asm_experimental_arch, core_intrinsics, ffi_const, link_llvm_intrinsics, stdarch_nvptx)
 )]
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 

@@ -1,5 +1,8 @@
 //! Which thread this is, how many there are, clocks, and the barrier of a block.
 
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::executor::BlockOperation;
+
 macro_rules! coordinates {
     ($($name:ident, $register:ident, $context:ident, $axis:ident, $last:literal, $doc:literal;)*) => { $(
         #[doc = $doc]
@@ -199,5 +202,100 @@ pub unsafe fn sync_threads() {
         core::arch::nvptx::_syncthreads();
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    crate::executor::barrier();
+    crate::executor::barrier(BlockOperation::Sync, false);
+}
+
+/// LLVM's intrinsics, for the reason that [`warp`](crate::warp) has.
+#[cfg(target_arch = "nvptx64")]
+mod intrinsic {
+    unsafe extern "C" {
+        #[link_name = "llvm.nvvm.barrier.cta.red.popc.aligned.all"]
+        pub(super) fn barrier_count(barrier: u32, predicate: bool) -> u32;
+        #[link_name = "llvm.nvvm.barrier.cta.red.and.aligned.all"]
+        pub(super) fn barrier_and(barrier: u32, predicate: bool) -> bool;
+        #[link_name = "llvm.nvvm.barrier.cta.red.or.aligned.all"]
+        pub(super) fn barrier_or(barrier: u32, predicate: bool) -> bool;
+    }
+}
+
+/// Waits as [`sync_threads`] does, and says in how many threads of the block `predicate` is true (`bar.red.popc 0`).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, thread};
+/// // SAFETY: all threads reach the barrier.
+/// let counts = run(96, || unsafe { thread::sync_threads_count(thread::index() % 3 == 0) });
+/// assert_eq!(counts, [32; 96]);
+/// ```
+///
+/// # Safety
+/// As for [`sync_threads`]; and all threads of the block come to one barrier by the same function, whichever call it is: not some by this
+/// one and others by [`sync_threads`] or by another one of those that vote. (The executor on the CPU reports it if not.)
+#[inline(always)]
+#[track_caller]
+pub unsafe fn sync_threads_count(predicate: bool) -> u32 {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise is the instruction's condition.
+    unsafe {
+        intrinsic::barrier_count(0, predicate)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        crate::executor::barrier(BlockOperation::SyncCount, predicate)
+    }
+}
+
+/// Waits as [`sync_threads`] does, and says whether `predicate` is true in all threads of the block (`bar.red.and 0`).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, thread};
+/// let below = |bound| {
+///     // SAFETY: all threads reach the barrier.
+///     run(96, || unsafe { thread::sync_threads_and(thread::index() < bound) })
+/// };
+/// assert_eq!(below(96), [true; 96]);
+/// assert_eq!(below(95), [false; 96]);
+/// ```
+///
+/// # Safety
+/// As for [`sync_threads_count`].
+#[inline(always)]
+#[track_caller]
+pub unsafe fn sync_threads_and(predicate: bool) -> bool {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise is the instruction's condition.
+    unsafe {
+        intrinsic::barrier_and(0, predicate)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        crate::executor::barrier(BlockOperation::SyncAnd, predicate) != 0
+    }
+}
+
+/// Waits as [`sync_threads`] does, and says whether `predicate` is true in any thread of the block (`bar.red.or 0`).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run, thread};
+/// let is_there = |number| {
+///     // SAFETY: all threads reach the barrier.
+///     run(96, || unsafe { thread::sync_threads_or(thread::index() == number) })
+/// };
+/// assert_eq!(is_there(95), [true; 96]);
+/// assert_eq!(is_there(96), [false; 96]);
+/// ```
+///
+/// # Safety
+/// As for [`sync_threads_count`].
+#[inline(always)]
+#[track_caller]
+pub unsafe fn sync_threads_or(predicate: bool) -> bool {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise is the instruction's condition.
+    unsafe {
+        intrinsic::barrier_or(0, predicate)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        crate::executor::barrier(BlockOperation::SyncOr, predicate) != 0
+    }
 }

@@ -1,6 +1,6 @@
-//! The 32 threads that execute together: lane numbers, shuffles, votes and the warp's own barrier.
+//! The 32 threads that execute together: lane numbers, shuffles, votes, matches, reductions and the warp's own barrier.
 //!
-//! All functions here but [`lane_id`] are carried out by several lanes together: those that `mask` names, bit `i` standing
+//! All functions here but [`lane_id`] and [`active_mask`] are carried out by several lanes together: those that `mask` names, bit `i` standing
 //! for lane `i`. Each lane waits until all of them have called the same function with the same mask; lanes that have
 //! returned from the kernel are not waited for. On the CPU the executor reports lanes that never come.
 //!
@@ -16,11 +16,18 @@
 //! What a lane receives from a lane that does not take part, because it has returned, the mask does not name it or the block does not
 //! have it, is undefined; the executor on the CPU reports it.
 //!
-//! Only [`sync_warp`] orders accesses to memory. A shuffle or a vote does not, although lanes wait for each other there.
+//! Only [`sync_warp`] orders accesses to memory. A shuffle, a vote, a match or a reduction does not, although lanes wait for each other
+//! there.
+
+mod matching;
+mod reduce;
 
 use crate::Element;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::executor::WarpOperation;
+
+pub use matching::{match_all, match_any};
+pub use reduce::{Reduced, reduce_add, reduce_and, reduce_max, reduce_min, reduce_or, reduce_xor};
 
 /// The number of lanes of a warp.
 pub const LANES: u32 = 32;
@@ -52,6 +59,44 @@ pub fn lane_id() -> u32 {
     #[cfg(not(target_arch = "nvptx64"))]
     {
         crate::executor::lane()
+    }
+}
+
+/// The mask of lanes that execute this instruction together with this one, at this moment (`activemask`).
+///
+/// It names this lane, and none that has returned; it promises nothing else. Which lanes execute an instruction together is decided by
+/// compiler and GPU: of the lanes that take one branch it may name some, and they need not be together any more on the next line. So it
+/// is no mask for "all lanes that come here": that has to be known from what lanes compute, or asked for before the branch by
+/// [`warp_vote_ballot`].
+///
+/// On the CPU lanes run one after the other, and it names the calling lane alone. What is right whatever the mask is, as where lanes that
+/// happen to be together let one of them add for all, is right with that; what relies on more lanes is reported
+/// ([`FaultKind::InactiveLane`](crate::executor::FaultKind::InactiveLane)), or gets another result.
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::run_over, prelude::*};
+/// let mut counter = [0];
+/// run_over(64, &mut counter, |counter: GlobalAtomics<'_, u32>| {
+///     // One addition for all lanes that are here together.
+///     let mask = warp::active_mask();
+///     if warp::lane_id() == mask.trailing_zeros() {
+///         counter.get(0)?.fetch_add(mask.count_ones(), atomic::Relaxed, atomic::Scope::Device);
+///     }
+///     Some(())
+/// });
+/// assert_eq!(counter, [64]);
+/// ```
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn active_mask() -> u32 {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: it has no preconditions.
+    unsafe {
+        intrinsic::active_mask()
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        1 << crate::executor::lane()
     }
 }
 
@@ -123,6 +168,8 @@ pub(crate) fn source_lane(shuffle: Shuffle, lane: u32, b: u32, c: u32) -> (u32, 
 #[cfg(target_arch = "nvptx64")]
 mod intrinsic {
     unsafe extern "C" {
+        #[link_name = "llvm.nvvm.activemask"]
+        pub(super) fn active_mask() -> u32;
         #[link_name = "llvm.nvvm.bar.warp.sync"]
         pub(super) fn bar_warp_sync(mask: u32);
         #[link_name = "llvm.nvvm.shfl.sync.up.i32"]

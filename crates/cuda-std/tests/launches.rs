@@ -229,7 +229,7 @@ fn an_overflowing_stack_is_reported() {
                 let kernel = recurses { culprit, depth, large, depths: GlobalSliceMut::new(&mut depths) };
                 let fault = fault(checks, kernel, 3);
                 assert_eq!((fault.block, fault.thread), (at(0, 0, 0), at(culprit, 0, 0)));
-                assert_eq!(fault.kind, FaultKind::StackOverflow { bytes: Executor::DEFAULT_STACK_BYTES });
+                assert_eq!(fault.kind, FaultKind::StackOverflow { bytes: Executor::DEFAULT_STACK_BYTES, asked: None });
             }
         }
         let mut depths = [0; 257];
@@ -248,7 +248,7 @@ fn stacks_can_be_made_larger() {
     }
     let kernel = recurses { culprit: 3, depth: 1 << 40, large: 0, depths: GlobalSliceMut::new(&mut depths) };
     let Err(LaunchError::Fault(fault)) = (unsafe { executor.launch(kernel, at(1, 1, 1)) }) else { panic!() };
-    assert_eq!(fault.kind, FaultKind::StackOverflow { bytes: 4 << 20 });
+    assert_eq!(fault.kind, FaultKind::StackOverflow { bytes: 4 << 20, asked: None });
 
     let impossible = Executor::new(Checks::Full).stack_bytes(usize::MAX);
     let error = unsafe { impossible.launch(nothing {}, at(1, 1, 1)) }.unwrap_err();
@@ -305,7 +305,7 @@ fn the_executor_does_not_allocate_where_little_stack_is_left() {
         }
         // Of the 64 KiB, and up to a page more, there are still at least some 3 KiB.
         let fault = fault(Checks::Full, allocates_deep_down { bytes: 60 << 10, how, out }, 1);
-        assert_eq!(fault.kind, FaultKind::StackOverflow { bytes: Executor::DEFAULT_STACK_BYTES }, "{how}");
+        assert_eq!(fault.kind, FaultKind::StackOverflow { bytes: Executor::DEFAULT_STACK_BYTES, asked: None }, "{how}");
         assert_eq!(fault.thread, at(63, 0, 0));
     }
 }

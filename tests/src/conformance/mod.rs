@@ -12,6 +12,7 @@
 //! `cuda_std` in it.
 
 mod clusters;
+mod collectives;
 mod elements;
 pub mod fit;
 pub mod kernels;

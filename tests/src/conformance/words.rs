@@ -12,7 +12,7 @@ use super::operands::{number, special_numbers};
 use crate::device_features::Launcher;
 
 /// The lanes of a warp.
-const LANES: usize = 32;
+pub(super) const LANES: usize = 32;
 
 /// What the words of a result are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Instruction {
         Self { name, launch, inputs, outputs, cases_of_block: 128, content, operands, reference }
     }
 
-    fn of_warp(
+    pub(super) fn of_warp(
         (name, launch): (&'static str, Launch),
         (inputs, outputs): (usize, usize),
         operands: fn(&mut StdRng, usize) -> Vec<u32>,
@@ -312,6 +312,7 @@ pub fn instructions() -> Vec<Instruction> {
         of_warp(kernel!(warp::copy_8_bytes), copy_words, to_copy, |x| copied(x, 2)),
         of_warp(kernel!(warp::copy_16_bytes), copy_words, to_copy, |x| copied(x, 4)),
     ];
+    all.extend(super::collectives::instructions());
     all.extend(super::elements::instructions());
     all.extend(super::partitions::instructions());
     all.extend(super::launches::instructions());
@@ -417,7 +418,7 @@ fn words(x: u64) -> [u32; 2] {
 }
 
 /// The number of 64 bits of two words.
-fn wide(low: u32, high: u32) -> u64 {
+pub(super) fn wide(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
@@ -428,7 +429,7 @@ fn twice(results: impl Iterator<Item = Vec<u32>>) -> Vec<u32> {
 }
 
 /// An element and an operand of so many words: often equal, near each other, or at the ends.
-fn near_integers(rng: &mut StdRng, case: usize, words: usize) -> Vec<u32> {
+pub(super) fn near_integers(rng: &mut StdRng, case: usize, words: usize) -> Vec<u32> {
     let ends = [0, 1, u64::MAX, 1 << 31, (1 << 31) - 1, 1 << 63, (1 << 63) - 1, u64::from(u32::MAX)];
     let a = if case.is_multiple_of(2) { rng.random() } else { ends[rng.random_range(0..ends.len())] };
     let b = match case % 4 {
@@ -517,7 +518,7 @@ fn to_shuffle(rng: &mut StdRng, case: usize) -> Vec<u32> {
 }
 
 /// Predicates of all kinds, and a mask of all lanes, or of some.
-fn to_vote(rng: &mut StdRng, case: usize) -> Vec<u32> {
+pub(super) fn to_vote(rng: &mut StdRng, case: usize) -> Vec<u32> {
     let predicates: u32 = match case % 4 {
         0 => 0,
         1 => u32::MAX,

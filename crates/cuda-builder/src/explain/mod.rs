@@ -106,13 +106,24 @@ fn what_is_missing(line: &str, math: Option<&[String]>) -> Option<String> {
     if has("fp128") {
         return Some("there is no arithmetic with `f128`".to_owned());
     }
-    is_remainder(line).then(|| {
-        let (kind, instead) = match has("double") {
+    let is_f64 = has("double");
+    if is_remainder(line) {
+        let (kind, instead) = match is_f64 {
             false => ("f32", "write `cuda_std::math::fmod(x, y)`, which is exact and has the same bits on the CPU"),
-            true => ("f64", "`cuda_std::math` has `fmod` for f32, and none for f64: write `x - y * math::trunc_f64(x / y)` if that is near enough"),
+            true => (
+                "f64",
+                "`cuda_std::math` has `fmod` for f32, and none for f64: write `x - y * math::trunc_f64(x / y)` if that is near enough",
+            ),
         };
-        format!(
+        return Some(format!(
             "`%` of {kind} is exact on the CPU, and on a GPU LLVM makes a division of it, which is rounded, so that it has other bits: {instead}"
+        ));
+    }
+    which_zero(line).map(|name| {
+        let (kind, function) = if is_f64 { ("f64", format!("{name}_f64")) } else { ("f32", name.to_owned()) };
+        format!(
+            "`{name}` of {kind} leaves open which zero it is of +0 and −0, and a GPU and a CPU choose differently: write \
+             `cuda_std::math::{function}(x, y)`, which has the same bits on both"
         )
     })
 }
@@ -122,9 +133,44 @@ fn is_remainder(line: &str) -> bool {
     line.split_once(" = ").is_some_and(|(_, operation)| operation.starts_with("frem "))
 }
 
-/// Whether a module has remainders of floating-point numbers: the one operation that LLVM has for a GPU, and not with the bits of the CPU.
-pub(crate) fn has_remainders(ir: &str) -> bool {
-    ir.lines().any(is_remainder)
+/// The method, `max` or `min`, if an instruction is one of Rust's that leaves open which zero it is of +0 and −0. Those of `cuda_std::math`
+/// are no such instructions. Where one of the two numbers is a constant and no zero, there is nothing to choose: the result is a zero only if
+/// the other one is that zero.
+fn which_zero(line: &str) -> Option<&'static str> {
+    const INTRINSICS: [(&str, &str); 4] = [
+        ("@llvm.maxnum.", "max"),
+        ("@llvm.minnum.", "min"),
+        ("@llvm.maximumnum.", "max"),
+        ("@llvm.minimumnum.", "min"),
+    ];
+    let (_, call) = line.split_once(" = ")?;
+    let (at, name) = INTRINSICS.into_iter().find_map(|(intrinsic, name)| Some((call.find(intrinsic)?, name)))?;
+    let arguments = &call[at..];
+    let (_, arguments) = arguments.split_once('(')?;
+    let (arguments, _) = arguments.rsplit_once(')')?;
+    // A register, or what is made of one; vectors of several numbers, any of which may be a zero.
+    let open = ["%", "zeroinitializer", "poison", "undef", " 0.000000e+00", "-0.000000e+00"];
+    let is_open = |argument: &str| open.iter().any(|word| argument.contains(word));
+    arguments_of(arguments).all(is_open).then_some(name)
+}
+
+/// The arguments of a call, in which commas stand between brackets, too.
+fn arguments_of(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0usize;
+    text.split(move |c| {
+        match c {
+            '<' | '(' => depth += 1,
+            '>' | ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+}
+
+/// Whether a module has operations that LLVM has for a GPU, and not with the bits of the CPU: remainders of floating-point numbers, and minima
+/// and maxima that leave the zero open.
+pub(crate) fn has_other_bits(ir: &str) -> bool {
+    ir.lines().any(|line| is_remainder(line) || which_zero(line).is_some())
 }
 
 /// What to write for a function of numbers of a kind.
@@ -145,4 +191,38 @@ pub(crate) fn with_lines_of_the_crate(ir: &str, crate_dir: &Path) -> String {
 
 fn readable(name: &str) -> String {
     format!("{:#}", demangle(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_leaves_a_zero_open_is_found() {
+        let call = |intrinsic: &str, arguments: &str| {
+            format!("  %3 = tail call float @llvm.{intrinsic}({arguments}), !dbg !7")
+        };
+        for (intrinsic, arguments) in [
+            ("maxnum.f32", "float %1, float %2"),
+            ("maximumnum.f32", "float noundef %1, float 0.000000e+00"),
+            ("maxnum.f64", "double -0.000000e+00, double %2"),
+            ("maximumnum.v2f32", "<2 x float> %1, <2 x float> <float 1.000000e+00, float 0.000000e+00>"),
+            ("maximumnum.v2f32", "<2 x float> zeroinitializer, <2 x float> %2"),
+        ] {
+            assert_eq!(which_zero(&call(intrinsic, arguments)), Some("max"), "{intrinsic}({arguments})");
+            assert_eq!(which_zero(&call(&intrinsic.replace("max", "min"), arguments)), Some("min"));
+        }
+        for (intrinsic, arguments) in [
+            ("maximumnum.f32", "float %1, float 1.450000e+01"),
+            ("minnum.f64", "double 0x3FB99999A0000000, double %2"),
+            ("minimumnum.v2f32", "<2 x float> %1, <2 x float> splat (float 1.450000e+01)"),
+            ("minimumnum.v2f32", "<2 x float> <float 1.000000e+00, float 2.000000e+00>, <2 x float> %2"),
+            // These say which zero it is.
+            ("maximum.f32", "float %1, float %2"),
+            ("minimum.f32", "float %1, float %2"),
+            ("umax.i32", "i32 %1, i32 %2"),
+        ] {
+            assert_eq!(which_zero(&call(intrinsic, arguments)), None, "{intrinsic}({arguments})");
+        }
+    }
 }

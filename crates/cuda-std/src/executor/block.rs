@@ -162,6 +162,7 @@ impl<'a> Block<'a> {
                 return self.require_nothing_left();
             }
             if self.at_barrier == threads {
+                context.votes.meet();
                 context.memory.shared.begin_epoch();
                 context.note_other_step(StepActor::Block, StepKind::Complete, None, |note, steps| {
                     note.barrier(StepBarrier::Block).phase(steps.next_epoch())
@@ -334,7 +335,8 @@ impl<'a> Block<'a> {
         let stacks = &context.memory.stacks;
         if ended || thread.state.get() == State::StackOverflow || !stacks.intact(position) {
             self.damaged = true;
-            return Err(context.report(None, FaultKind::StackOverflow { bytes: stacks.stack_bytes() }));
+            let kind = FaultKind::StackOverflow { bytes: stacks.stack_bytes(), asked: context.stack_asked };
+            return Err(context.report(None, kind));
         }
         match thread.state.get() {
             State::Faulted => Err(context.fault.take().expect("a thread that fails leaves a report")),

@@ -484,10 +484,10 @@ pub(super) fn change_sync_warp(mask: u32) -> Option<u32> {
     }
 }
 
-/// The mask of a vote.
+/// The mask of a vote, a match or a reduction.
 #[inline(always)]
 #[track_caller]
-pub(super) fn change_vote(operation: WarpOperation, mask: u32) -> u32 {
+pub(super) fn change_mask(operation: WarpOperation, mask: u32) -> u32 {
     match current().change(name_of(operation), Location::caller(), &[Change::OneLaneLess]) {
         None => mask,
         Some(_) => one_lane_less(mask),
@@ -537,6 +537,14 @@ fn name_of(operation: WarpOperation) -> &'static str {
         WarpOperation::VoteAll => "warp_vote_all",
         WarpOperation::VoteAny => "warp_vote_any",
         WarpOperation::VoteBallot => "warp_vote_ballot",
+        WarpOperation::MatchAny => "match_any",
+        WarpOperation::MatchAll => "match_all",
+        WarpOperation::ReduceAdd => "reduce_add",
+        WarpOperation::ReduceMinU32 | WarpOperation::ReduceMinI32 => "reduce_min",
+        WarpOperation::ReduceMaxU32 | WarpOperation::ReduceMaxI32 => "reduce_max",
+        WarpOperation::ReduceAnd => "reduce_and",
+        WarpOperation::ReduceOr => "reduce_or",
+        WarpOperation::ReduceXor => "reduce_xor",
         _ => "warp_operation",
     }
 }

@@ -27,6 +27,7 @@ use super::fault::{
 use super::global_memory::{AtomicElement, GlobalMemory};
 use super::identity::SharedIdentity;
 use super::known::Ordered;
+use super::meetings::BlockVotes;
 use super::prints::{BlockPrints, Prints};
 use super::products::{Products, Warpgroups};
 use super::remote;
@@ -102,7 +103,7 @@ pub(super) enum State {
 #[derive(Clone, Copy)]
 pub(super) struct Request {
     pub(super) operation: WarpOperation,
-    /// 4 or 8 for a shuffle, otherwise 0.
+    /// Those of the value for a shuffle or a match, otherwise 0.
     pub(super) bytes: u8,
     pub(super) mask: u32,
     pub(super) value: u64,
@@ -187,9 +188,13 @@ pub(super) struct Context<'a> {
     pub(super) dynamic_bytes: usize,
     /// What the shared arrays take that the kernel declares.
     pub(super) declared_static_bytes: usize,
+    /// The stack that the kernel asks for, if it does.
+    pub(super) stack_asked: Option<u32>,
     /// The blocks that the kernel asks to be on a multiprocessor at the same time; 0 where it does not.
     pub(super) min_blocks: u32,
     pub(super) memory: &'a Memory,
+    /// What threads bring to the barrier of the block.
+    pub(super) votes: BlockVotes,
     pub(super) barriers: Barriers,
     pub(super) engine: Tma,
     pub(super) warpgroups: Warpgroups,
@@ -300,8 +305,10 @@ impl<'a> Context<'a> {
             current: Cell::new(0),
             dynamic_bytes: facts.dynamic_shared_bytes as usize,
             declared_static_bytes: facts.static_shared_bytes as usize,
+            stack_asked: Some(facts.stack_bytes).filter(|&bytes| bytes > 0),
             min_blocks: facts.min_blocks,
             memory,
+            votes: BlockVotes::default(),
             barriers: Barriers::default(),
             engine: Tma::default(),
             warpgroups: Warpgroups::default(),
@@ -338,6 +345,7 @@ impl<'a> Context<'a> {
         self.block_number.set(number);
         self.random.set(Random::new(seed ^ number.rotate_left(32)));
         self.elements.borrow_mut().clear();
+        self.votes.begin_block();
         for thread in &self.details {
             drop(thread.ordered.take());
             thread.clock.set(0);

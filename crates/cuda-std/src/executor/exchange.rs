@@ -1,9 +1,9 @@
-//! The operations that the lanes of a warp carry out together on the CPU: shuffles, votes and `sync_warp`. Each lane's coroutine
+//! The operations that the lanes of a warp carry out together on the CPU: shuffles, votes, matches, reductions and `sync_warp`. Each lane's coroutine
 //! stops until every lane of the mask has come; then the operation is computed for all of them.
 
 use super::Checks;
 use super::barriers::require_one_call;
-use super::context::{Context, LANES, Request, State, Thread};
+use super::context::{Context, Details, LANES, Request, State, Thread};
 use super::fault::{FaultKind, WarpOperation};
 use super::values;
 use crate::warp::{Shuffle, source_lane};
@@ -86,6 +86,29 @@ fn carry_out(context: &Context<'_>, warp: usize, requests: &[Request; LANES], ma
             };
             lanes_in(mask).for_each(|lane| details[lane].response.set((result.into(), true)));
         }
+        WarpOperation::MatchAny => {
+            let same = |value: u64| lanes_in(mask).filter(move |&lane| requests[lane].value == value);
+            let matched = |value: u64| same(value).fold(0u64, |matched, lane| matched | 1 << lane);
+            lanes_in(mask).for_each(|lane| details[lane].response.set((matched(requests[lane].value), true)));
+        }
+        WarpOperation::MatchAll => {
+            let first = lanes_in(mask).next().map(|lane| requests[lane].value);
+            let are_same = lanes_in(mask).all(|lane| Some(requests[lane].value) == first);
+            let result = if are_same { mask } else { 0 };
+            lanes_in(mask).for_each(|lane| details[lane].response.set((result.into(), true)));
+        }
+        WarpOperation::ReduceAdd => reduce(details, requests, mask, u32::wrapping_add),
+        WarpOperation::ReduceMinU32 => reduce(details, requests, mask, u32::min),
+        WarpOperation::ReduceMinI32 => {
+            reduce(details, requests, mask, |one, other| one.cast_signed().min(other.cast_signed()).cast_unsigned())
+        }
+        WarpOperation::ReduceMaxU32 => reduce(details, requests, mask, u32::max),
+        WarpOperation::ReduceMaxI32 => {
+            reduce(details, requests, mask, |one, other| one.cast_signed().max(other.cast_signed()).cast_unsigned())
+        }
+        WarpOperation::ReduceAnd => reduce(details, requests, mask, |one, other| one & other),
+        WarpOperation::ReduceOr => reduce(details, requests, mask, |one, other| one | other),
+        WarpOperation::ReduceXor => reduce(details, requests, mask, |one, other| one ^ other),
         WarpOperation::LoadMatrices
         | WarpOperation::MmaTf32
         | WarpOperation::MmaBf16
@@ -110,6 +133,13 @@ fn carry_out(context: &Context<'_>, warp: usize, requests: &[Request; LANES], ma
         WarpOperation::ShuffleXor => shuffle(context, warp, requests, mask, Shuffle::Xor),
         WarpOperation::ShuffleIdx => shuffle(context, warp, requests, mask, Shuffle::Idx),
     }
+}
+
+/// Gives all lanes what their values come to, two by two.
+fn reduce(details: &[Details], requests: &[Request; LANES], mask: u32, both: fn(u32, u32) -> u32) {
+    let values = lanes_in(mask).map(|lane| requests[lane].value as u32);
+    let result = values.reduce(both).unwrap_or(0);
+    lanes_in(mask).for_each(|lane| details[lane].response.set((result.into(), true)));
 }
 
 fn shuffle(context: &Context<'_>, warp: usize, requests: &[Request; LANES], mask: u32, shuffle: Shuffle) {

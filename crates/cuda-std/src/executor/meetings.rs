@@ -1,32 +1,103 @@
 //! The CPU side of what threads wait for one another in: the barrier of the block, and operations of a warp.
 
+use core::cell::Cell;
 use core::panic::Location;
 use std::format;
 use std::string::ToString;
 
-use super::changes::{change_shuffle, change_sync_warp, change_vote};
+use super::changes::{change_mask, change_shuffle, change_sync_warp};
 use super::context::{Collective, Context, LANES, Payload, Request, State, current};
 use super::costs::CostKind;
-use super::fault::{FaultKind, WarpOperation};
+use super::fault::{BlockOperation, FaultKind, WarpOperation};
 use super::hooks::lane;
 use super::products::{require_awaited, require_words_awaited};
 use super::shared_memory::has_products;
 use super::steps::{StepBarrier, StepKind};
 
-/// Waits for all threads of the block.
+/// Waits for all threads of the block, and returns what their votes come to: see [`BlockVotes`].
 #[inline(always)]
 #[track_caller]
-pub(crate) fn barrier() {
-    if current().leaves_out("sync_threads", Location::caller()) {
-        return;
+pub(crate) fn barrier(operation: BlockOperation, vote: bool) -> u32 {
+    let location = Location::caller();
+    if current().leaves_out(operation.function(), location) {
+        return vote.into();
     }
-    current().note_cost(CostKind::Wait, (0, 0), Location::caller());
-    let (context, location) = (current(), Location::caller());
+    current().note_cost(CostKind::Wait, (0, 0), location);
+    let context = current();
+    if let Err(other) = context.votes.come(operation, vote, context.current.get()) {
+        mixed(context, operation, other, location);
+    }
     context.note_step(StepKind::Wait, location, |note, steps| note.barrier(StepBarrier::Block).phase(steps.epoch()));
     context.suspend(State::Barrier, location);
     context.note_step(StepKind::Passed, location, |note, steps| {
         note.barrier(StepBarrier::Block).phase(steps.epoch().saturating_sub(1))
     });
+    context.votes.result(operation, context.threads.len())
+}
+
+/// Ends the launch: a thread comes to the barrier of the block by one function, and another one has come by another function.
+#[cold]
+#[inline(never)]
+fn mixed(
+    context: &Context<'_>,
+    operation: BlockOperation,
+    (other, position): (BlockOperation, usize),
+    location: &'static Location<'static>,
+) -> ! {
+    let first = &context.threads[position];
+    let kind = FaultKind::BarrierMixed { operation, other, thread: first.index, location: first.location.get().into() };
+    context.fail(location, kind)
+}
+
+/// How the threads of a block vote at its barrier: those that have come, and, until all have come the next time, those before.
+///
+/// ```text
+/// come: count of true votes ── all have come ──▶ met: what each of them finds when it goes on
+/// ```
+#[derive(Default)]
+pub(super) struct BlockVotes {
+    /// What the first one has come for, and its position in the block.
+    first: Cell<Option<(BlockOperation, usize)>>,
+    come: Cell<u32>,
+    met: Cell<u32>,
+}
+
+impl BlockVotes {
+    /// A new block begins.
+    pub(super) fn begin_block(&self) {
+        self.first.set(None);
+        self.come.set(0);
+    }
+
+    /// All threads have come.
+    pub(super) fn meet(&self) {
+        self.met.set(self.come.take());
+        self.first.set(None);
+    }
+
+    /// A thread comes with its vote. An error if the first one has come for another operation.
+    #[inline(always)]
+    fn come(&self, operation: BlockOperation, vote: bool, position: usize) -> Result<(), (BlockOperation, usize)> {
+        match self.first.get() {
+            None => self.first.set(Some((operation, position))),
+            Some(first) if first.0 != operation => return Err(first),
+            Some(_) => {}
+        }
+        self.come.set(self.come.get() + u32::from(vote));
+        Ok(())
+    }
+
+    /// What the votes of the last meeting come to: a number, or 0 or 1.
+    #[inline(always)]
+    fn result(&self, operation: BlockOperation, threads: usize) -> u32 {
+        let votes = self.met.get();
+        match operation {
+            BlockOperation::Sync => 0,
+            BlockOperation::SyncCount => votes,
+            BlockOperation::SyncAnd => u32::from(votes as usize == threads),
+            BlockOperation::SyncOr => u32::from(votes > 0),
+        }
+    }
 }
 
 /// Waits for the lanes in `mask`, and with them carries out a shuffle of values of `bytes` bytes with the operands `b` and
@@ -43,8 +114,28 @@ pub(crate) fn shuffle(operation: WarpOperation, mask: u32, bytes: usize, value: 
 #[inline(always)]
 #[track_caller]
 pub(crate) fn vote(operation: WarpOperation, mask: u32, predicate: bool) -> u32 {
-    let mask = change_vote(operation, mask);
+    let mask = change_mask(operation, mask);
     warp_operation(Request { operation, mask, value: predicate.into(), ..Request::NONE }).0 as u32
+}
+
+/// Waits for the lanes in `mask`, and returns the mask of those that have the same value of `bytes` bytes as this one, or, for a match of
+/// all, the mask of all of them or 0.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn matched(operation: WarpOperation, mask: u32, bytes: usize, value: u64) -> u32 {
+    require_awaited(&value);
+    let mask = change_mask(operation, mask);
+    // Smaller values are compared as those of 4 bytes are, by the same instruction.
+    warp_operation(Request { operation, bytes: bytes.max(4) as u8, mask, value, ..Request::NONE }).0 as u32
+}
+
+/// Waits for the lanes in `mask`, and returns what their values come to together.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn reduce(operation: WarpOperation, mask: u32, value: u32) -> u32 {
+    require_awaited(&value);
+    let mask = change_mask(operation, mask);
+    warp_operation(Request { operation, mask, value: value.into(), ..Request::NONE }).0 as u32
 }
 
 /// Waits for the lanes in `mask`; what they wrote before, all of them see after.
@@ -100,7 +191,9 @@ fn note_operation(context: &Context<'_>, request: &Request, location: &'static L
     use WarpOperation as W;
     let kind = match request.operation {
         W::ShuffleUp | W::ShuffleDown | W::ShuffleXor | W::ShuffleIdx => StepKind::Shuffle,
-        W::VoteAll | W::VoteAny | W::VoteBallot => StepKind::Vote,
+        W::VoteAll | W::VoteAny | W::VoteBallot | W::MatchAny | W::MatchAll => StepKind::Vote,
+        W::ReduceAdd | W::ReduceMinU32 | W::ReduceMinI32 | W::ReduceMaxU32 | W::ReduceMaxI32 => StepKind::Vote,
+        W::ReduceAnd | W::ReduceOr | W::ReduceXor => StepKind::Vote,
         W::Sync => StepKind::SyncWarp,
         W::LoadMatrices => StepKind::LoadMatrices,
         W::MmaTf32 | W::MmaBf16 | W::MmaFp16 | W::MmaFp64 => StepKind::Mma,

@@ -155,8 +155,8 @@ pub(crate) use context::{PAYLOAD, Payload};
 pub(crate) use copies::{commit_copies, copy_to_shared, wait_for_copies};
 pub use costs::{Cost, CostKind, Costs, KernelCosts, LineCost};
 pub use fault::{
-    AccessKind, BarrierName, Elsewhere, Fault, FaultKind, LastWrite, LaunchError, Missing, OldValue, OtherAccess,
-    Place, RemoteBarrierProblem, SharedArrayName, SourceLine, ViewElement, WarpOperation,
+    AccessKind, BarrierName, BlockOperation, Elsewhere, Fault, FaultKind, LastWrite, LaunchError, Missing, OldValue,
+    OtherAccess, Place, RemoteBarrierProblem, SharedArrayName, SourceLine, ViewElement, WarpOperation,
 };
 pub(crate) use global_memory::note_global_access;
 pub(crate) use hooks::*;

@@ -204,7 +204,7 @@ mod tests {
                 let result = pool.install(|| unsafe { executor.launch(Recurses { culprit, depth }, Dim3::from(2)) });
                 let Err(LaunchError::Fault(fault)) = result else { panic!("{result:?}") };
                 assert_eq!((fault.block, fault.thread), (Dim3::new(1, 0, 0), Dim3::new(culprit, 0, 0)));
-                assert_eq!(fault.kind, FaultKind::StackOverflow { bytes: stack_bytes });
+                assert_eq!(fault.kind, FaultKind::StackOverflow { bytes: stack_bytes, asked: None });
                 // The next launch does not find what the overflow has left.
                 // SAFETY: as above.
                 pool.install(|| unsafe { executor.launch(Recurses { culprit, depth: 0 }, Dim3::from(2)) }).unwrap();

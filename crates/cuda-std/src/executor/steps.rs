@@ -95,7 +95,7 @@ pub enum StepKind {
     LoadMatrices,
     /// Exchanges values among lanes.
     Shuffle,
-    /// A vote among lanes.
+    /// A vote, a match or a reduction among lanes.
     Vote,
     /// Lanes of a warp meet.
     SyncWarp,

@@ -12,8 +12,8 @@ use std::{env, fs};
 use cuda_std::Dim3;
 use cuda_std::atomic::Scope;
 use cuda_std::executor::{
-    AccessKind, BarrierName, Elsewhere, Fault, FaultKind, LastWrite, Missing, OldValue, OtherAccess, Place,
-    RemoteBarrierProblem, SharedArrayName, SourceLine, ViewElement, WarpOperation,
+    AccessKind, BarrierName, BlockOperation, Elsewhere, Fault, FaultKind, LastWrite, Missing, OldValue, OtherAccess,
+    Place, RemoteBarrierProblem, SharedArrayName, SourceLine, ViewElement, WarpOperation,
 };
 
 /// Where the kinds are, and the names that they have.
@@ -189,6 +189,12 @@ fn examples() -> Vec<FaultKind> {
         F::UnwrittenGlobal { element: element(0), bytes: 4096, allocated: line(3) },
         F::BarrierDivergence { waiting: 127, absent: places()[..1].to_vec() },
         F::BarrierDivergence { waiting: 1, absent: places()[1..2].to_vec() },
+        F::BarrierMixed {
+            operation: BlockOperation::SyncCount,
+            other: BlockOperation::Sync,
+            thread: thread(0),
+            location: line(17),
+        },
         F::Deadlock { waits_for: "72 more registers, of which 8 are free".into(), others: places() },
         F::BarrierNotInitialized { byte_offset: 2048 },
         F::BarrierInitialization { byte_offset: 2048, arrivals: 0 },
@@ -230,7 +236,8 @@ fn examples() -> Vec<FaultKind> {
         F::LaneNotInMask { operation: WarpOperation::Sync, mask: 0xFFFF_FFDF, lane: 5 },
         F::InactiveLane { operation: WarpOperation::ShuffleIdx, mask: 0xFFFF, lane: 3, source_lane: 20 },
         F::InactiveLane { operation: WarpOperation::ShuffleDown, mask: u32::MAX, lane: 12, source_lane: 16 },
-        F::StackOverflow { bytes: 65_536 },
+        F::StackOverflow { bytes: 65_536, asked: None },
+        F::StackOverflow { bytes: 65_536, asked: Some(256) },
         F::Panic { message: "the len is 3 but the index is 3".into() },
         F::Panic { message: "neither has seen the other".into() },
     ]

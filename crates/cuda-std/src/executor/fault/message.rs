@@ -107,6 +107,7 @@ impl FaultKind {
             Self::UnwrittenShared { .. } => "unwritten shared",
             Self::UnwrittenGlobal { .. } => "unwritten global",
             Self::BarrierDivergence { .. } => "barrier divergence",
+            Self::BarrierMixed { .. } => "barrier mixed",
             Self::Deadlock { .. } => "deadlock",
             Self::BarrierNotInitialized { .. } => "barrier not initialized",
             Self::BarrierInitialization { .. } => "barrier initialization",
@@ -176,6 +177,9 @@ impl FaultKind {
             }
             Self::NotFenced { thread, location, .. } => {
                 note(f, format_args!("the other access is here: thread {thread} writes it"), location)
+            }
+            Self::BarrierMixed { other, thread, location, .. } => {
+                note(f, format_args!("thread {thread} calls `{}` here", other.function()), location)
             }
             Self::BarrierMeetings { thread, location, .. } => note(
                 f,
@@ -307,6 +311,10 @@ impl FaultKind {
             Self::BarrierDivergence { .. } => {
                 "move the barrier out of the branch or loop, and let threads that have nothing to do come to it instead of returning"
             }
+            Self::BarrierMixed { .. } => {
+                "have all threads of the block come to one barrier by the same function; a thread that has no vote brings `false` (or `true` \
+                 where all are asked)"
+            }
             Self::Deadlock { .. } => {
                 "look for the arrival, the bytes or the threads that are missing: the number of arrivals at `init`, the parity, and who returns \
                  before"
@@ -394,6 +402,11 @@ impl FaultKind {
             Self::LaneNotInMask { .. } => "name the calling lane in the mask, or keep it from the call",
             Self::InactiveLane { .. } => {
                 "let that lane take part, take the value of one that does, or shuffle in segments (`width`) of lanes that all do"
+            }
+            Self::StackOverflow { asked: Some(_), .. } => {
+                "look for recursion that does not end, or goes deeper than it should; if it is as deep as it has to be, name more bytes in \
+                 `#[kernel(stack = …)]`, which a GPU gets, too, or set a larger size with `Executor::stack_bytes` for what functions take \
+                 only here"
             }
             Self::StackOverflow { .. } => {
                 "look for deep recursion or large local arrays, or set a larger size with `Executor::stack_bytes`"
@@ -485,6 +498,16 @@ impl fmt::Display for WarpOperation {
             Self::VoteAll => "`warp_vote_all`",
             Self::VoteAny => "`warp_vote_any`",
             Self::VoteBallot => "`warp_vote_ballot`",
+            Self::MatchAny => "`match_any`",
+            Self::MatchAll => "`match_all`",
+            Self::ReduceAdd => "`reduce_add`",
+            Self::ReduceMinU32 => "`reduce_min` of u32",
+            Self::ReduceMinI32 => "`reduce_min` of i32",
+            Self::ReduceMaxU32 => "`reduce_max` of u32",
+            Self::ReduceMaxI32 => "`reduce_max` of i32",
+            Self::ReduceAnd => "`reduce_and`",
+            Self::ReduceOr => "`reduce_or`",
+            Self::ReduceXor => "`reduce_xor`",
             Self::Sync => "`sync_warp`",
             Self::LoadMatrices => "`ldmatrix_x4`",
             Self::MmaTf32 => "`mma_m16n8k8_tf32`",

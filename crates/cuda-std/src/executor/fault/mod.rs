@@ -16,8 +16,8 @@ use crate::{ContractViolation, Dim3};
 pub(super) use message::{agreeing, counted, element_name};
 use message::{misaligned, of_block, out_of_bounds};
 pub use places::{
-    AccessKind, BarrierName, Elsewhere, LastWrite, Missing, OtherAccess, Place, RemoteBarrierProblem, SharedArrayName,
-    SourceLine, ViewElement, WarpOperation,
+    AccessKind, BarrierName, BlockOperation, Elsewhere, LastWrite, Missing, OtherAccess, Place, RemoteBarrierProblem,
+    SharedArrayName, SourceLine, ViewElement, WarpOperation,
 };
 
 /// Why a launch did not run, or did not finish.
@@ -439,6 +439,21 @@ pub enum FaultKind {
         /// Where the other threads are: those in the same place together, in the order of their first thread.
         absent: Vec<Elsewhere>,
     },
+    /// Threads that come to the barrier of the block by different functions: one barrier of a GPU either waits or takes one kind of vote.
+    #[error(
+        "this thread comes to the barrier of the block by `{}`, and thread {thread} has come to it by `{}`",
+        .operation.function(), .other.function()
+    )]
+    BarrierMixed {
+        /// What this thread calls.
+        operation: BlockOperation,
+        /// What the other one has called.
+        other: BlockOperation,
+        /// The first thread that has come.
+        thread: Dim3,
+        /// Where it waits.
+        location: SourceLine,
+    },
     /// Nobody can go on: each thread waits for others, or has returned.
     #[error("this thread waits for {waits_for}, and nobody can go on")]
     Deadlock {
@@ -736,10 +751,16 @@ pub enum FaultKind {
         source_lane: u32,
     },
     /// The thread needs more stack than the executor gives it.
-    #[error("the stack overflowed: a thread has {}", counted(bytes, "byte"))]
+    #[error(
+        "the stack overflowed: a thread has {}{}",
+        counted(bytes, "byte"),
+        .asked.map_or_else(String::new, |asked| format!(" here, and the kernel asks for {asked} (`stack = …`)"))
+    )]
     StackOverflow {
         /// The size of a thread's stack.
         bytes: usize,
+        /// What the kernel asks for, if it does: `#[kernel(stack = …)]`. The executor has no fewer bytes for it.
+        asked: Option<u32>,
     },
     /// A panic in the kernel.
     #[error("the kernel panicked: {message}")]

@@ -185,6 +185,28 @@ pub enum Place {
     },
 }
 
+/// What the threads of a block do together at its barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named after the functions of `thread`")]
+pub enum BlockOperation {
+    Sync,
+    SyncCount,
+    SyncAnd,
+    SyncOr,
+}
+
+impl BlockOperation {
+    /// The function that a kernel calls.
+    pub(in super::super) fn function(self) -> &'static str {
+        match self {
+            Self::Sync => "sync_threads",
+            Self::SyncCount => "sync_threads_count",
+            Self::SyncAnd => "sync_threads_and",
+            Self::SyncOr => "sync_threads_or",
+        }
+    }
+}
+
 /// An operation that lanes of a warp carry out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "named after the functions of `warp`, `ldmatrix`, `mma`, `hopper` and `wgmma`")]
@@ -196,6 +218,16 @@ pub enum WarpOperation {
     VoteAll,
     VoteAny,
     VoteBallot,
+    MatchAny,
+    MatchAll,
+    ReduceAdd,
+    ReduceMinU32,
+    ReduceMinI32,
+    ReduceMaxU32,
+    ReduceMaxI32,
+    ReduceAnd,
+    ReduceOr,
+    ReduceXor,
     Sync,
     LoadMatrices,
     MmaTf32,
@@ -220,6 +252,9 @@ impl WarpOperation {
             Self::Wgmma | Self::WgmmaFence | Self::WgmmaCommit | Self::WgmmaWait => true,
             Self::ShuffleUp | Self::ShuffleDown | Self::ShuffleXor | Self::ShuffleIdx => false,
             Self::VoteAll | Self::VoteAny | Self::VoteBallot | Self::Sync => false,
+            Self::MatchAny | Self::MatchAll => false,
+            Self::ReduceAdd | Self::ReduceMinU32 | Self::ReduceMinI32 | Self::ReduceMaxU32 => false,
+            Self::ReduceMaxI32 | Self::ReduceAnd | Self::ReduceOr | Self::ReduceXor => false,
         }
     }
 }
