@@ -55,7 +55,7 @@ use crate::matrix::MatrixMut;
 ///
 /// impl Epilogue for Relu {
 ///     unsafe fn value(&self, _row: u32, _col: u32, accumulator: f32) -> f32 {
-///         accumulator.max(0.0)
+///         math::max(accumulator, 0.0)
 ///     }
 /// }
 ///

@@ -1,8 +1,5 @@
 //! Which thread this is, how many there are, clocks, and the barrier of a block.
 
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::executor::BlockOperation;
-
 macro_rules! coordinates {
     ($($name:ident, $register:ident, $context:ident, $axis:ident, $last:literal, $doc:literal;)*) => { $(
         #[doc = $doc]
@@ -202,7 +199,7 @@ pub unsafe fn sync_threads() {
         core::arch::nvptx::_syncthreads();
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    crate::executor::barrier(BlockOperation::Sync, false);
+    crate::executor::barrier(crate::executor::BlockOperation::Sync, false);
 }
 
 /// LLVM's intrinsics, for the reason that [`warp`](crate::warp) has.
@@ -240,7 +237,7 @@ pub unsafe fn sync_threads_count(predicate: bool) -> u32 {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        crate::executor::barrier(BlockOperation::SyncCount, predicate)
+        crate::executor::barrier(crate::executor::BlockOperation::SyncCount, predicate)
     }
 }
 
@@ -268,7 +265,7 @@ pub unsafe fn sync_threads_and(predicate: bool) -> bool {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        crate::executor::barrier(BlockOperation::SyncAnd, predicate) != 0
+        crate::executor::barrier(crate::executor::BlockOperation::SyncAnd, predicate) != 0
     }
 }
 
@@ -296,6 +293,6 @@ pub unsafe fn sync_threads_or(predicate: bool) -> bool {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        crate::executor::barrier(BlockOperation::SyncOr, predicate) != 0
+        crate::executor::barrier(crate::executor::BlockOperation::SyncOr, predicate) != 0
     }
 }

@@ -125,13 +125,13 @@ pub(super) fn gelu(x: f32) -> f32 {
     const HALF_LOG2_E: f32 = core::f32::consts::LOG2_E / 2.0;
     // From here on Φ(−a) is 0. (Of a NaN this is a number; but it is multiplied by the NaN, or added to it.)
     let a = x.abs().min(13.268);
-    let above = polynomial(a, [0.5, 3.404_310_8e-1, 1.073_310_6e-1, 1.420_489_1e-2]);
-    let below = polynomial(a, [1.0, 1.478_743_6, 8.945_615_4e-1, 2.686_248_3e-1, 3.561_918_7e-2]);
+    let above = polynomial(a, [0.5, 3.404_311e-1, 1.073_310_6e-1, 1.420_489_1e-2]);
+    let below = polynomial(a, [1.0, 1.478_743_6, 8.945_615e-1, 2.686_248_3e-1, 3.561_918_7e-2]);
     let square = a * a;
     let rounded = math::fma(square, -HALF_LOG2_E, ROUND);
     let rest = math::fma(square, -HALF_LOG2_E, ROUND - rounded);
     // 2^rest for |rest| ≤ 1/2.
-    let power = polynomial(rest, [1.0, 6.931_469_8e-1, 2.402_224_2e-1, 5.550_733_8e-2, 9.671_515_9e-3, 1.326_473_6e-3]);
+    let power = polynomial(rest, [1.0, 6.931_469e-1, 2.402_224_2e-1, 5.550_734e-2, 9.671_516e-3, 1.326_473_6e-3]);
     let of_minus_a = above * reciprocal(below) * power * power_of_two(rounded);
     if x < 0.0 { x * of_minus_a } else { math::fma(-a, of_minus_a, x) }
 }
