@@ -18,12 +18,12 @@ pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 2] = [
     KernelInfo {
         idea: "as packed operands are multiplied, for small k; TMA stores the results",
         performance: Performance::new(1, 1.08).block(3.35),
-        ..short(gemm_wgmma_packed_short_fp32_3xfp16::FACTS, &ByTma)
+        ..short(gemm_wgmma_packed_short_fp32_3xfp16::FACTS, &Short { by_tma: true })
     },
     KernelInfo {
         idea: "as packed operands are multiplied, for small k; warps of their own store the results, whose rows may begin anywhere",
         performance: Performance::new(1, 1.0).block(8.6),
-        ..short(gemm_wgmma_packed_short_rows_fp32_3xfp16::FACTS, &ByRows)
+        ..short(gemm_wgmma_packed_short_rows_fp32_3xfp16::FACTS, &Short { by_tma: false })
     },
 ];
 
@@ -32,25 +32,25 @@ const fn short(facts: KernelFacts, contract: &'static dyn Contract) -> KernelInf
     KernelInfo { tile: Some(SHORT_K_TILE), divides_sums: false, ..packed(THREE_FP16, facts, contract) }
 }
 
-/// The contract of both: k of at most [`MAX_K`], and results whose old values are not needed.
-const MOST: Sizes = Sizes { m: usize::MAX, n: usize::MAX, k: MAX_K as usize };
-
-/// The contract of the kernel whose results TMA stores: a tensor map can describe them.
+/// The contract: k of at most [`MAX_K`], and results whose old values are not needed and whose neighbours in a row are neighbours in memory; those that
+/// TMA stores, a tensor map can describe.
 #[derive(Debug)]
-struct ByTma;
+struct Short {
+    by_tma: bool,
+}
 
-/// The contract of the kernel whose warps store the results: neighbours in a row are neighbours in memory.
-#[derive(Debug)]
-struct ByRows;
-
-impl Contract for ByTma {
+impl Contract for Short {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
         let [map_a, map_b] = maps_of(device, call, PAIRS, SHORT_K_TILE)?;
+        let &Call { gemm, steps, packed: [a, b], .. } = call;
+        let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
+        if !self.by_tma {
+            let rows = gemm_wgmma_packed_short_rows_fp32_3xfp16 { map_a, map_b, gemm, info_a, info_b, steps, blocks };
+            return device.launch(rows);
+        }
         let [length, lines] = STORED;
         let tile = TensorTile { element: TensorElement::Fp32, length, lines, swizzle: TensorSwizzle::None };
-        let &Call { gemm, steps, packed: [a, b], .. } = call;
         let map_c = device.tensor_map_of_results(&gemm.c(), &tile)?;
-        let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
         device.launch(gemm_wgmma_packed_short_fp32_3xfp16 { map_a, map_b, gemm, map_c, info_a, info_b, steps, blocks })
     }
 
@@ -68,47 +68,15 @@ impl Contract for ByTma {
             return Some(Refusal::OldValues);
         }
         // TMA stores whole pieces of 16 bytes, also at the end of a row.
-        let is_stored = c.order() == Some(Order::RowMajor) && c.fits_tensor_map(m, n, batch) && n.is_multiple_of(4);
-        (!is_stored).then_some(Refusal::Results)
+        let fits = !self.by_tma || c.fits_tensor_map(m, n, batch) && n.is_multiple_of(4);
+        (c.order() != Some(Order::RowMajor) || !fits).then_some(Refusal::Results)
     }
 
     fn most(&self) -> Sizes {
-        MOST
+        Sizes { m: usize::MAX, n: usize::MAX, k: MAX_K as usize }
     }
 
     fn stores(&self) -> Stores {
-        Stores::Lines
-    }
-}
-
-impl Contract for ByRows {
-    fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
-        let [map_a, map_b] = maps_of(device, call, PAIRS, SHORT_K_TILE)?;
-        let &Call { gemm, steps, packed: [a, b], .. } = call;
-        let (info_a, info_b, blocks) = (a.scales, b.scales, blocks(device));
-        device.launch(gemm_wgmma_packed_short_rows_fp32_3xfp16 { map_a, map_b, gemm, info_a, info_b, steps, blocks })
-    }
-
-    fn format(&self) -> Option<Format> {
-        Some(PAIRS)
-    }
-
-    fn does_steps(&self) -> bool {
-        true
-    }
-
-    fn refusal(&self, product: &Description) -> Option<Refusal> {
-        if !product.beta_is_zero {
-            return Some(Refusal::OldValues);
-        }
-        (product.c.order() != Some(Order::RowMajor)).then_some(Refusal::Results)
-    }
-
-    fn most(&self) -> Sizes {
-        MOST
-    }
-
-    fn stores(&self) -> Stores {
-        Stores::WholeRows
+        if self.by_tma { Stores::Lines } else { Stores::WholeRows }
     }
 }
