@@ -15,12 +15,13 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
 
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyType};
-use pyo3::{ffi, intern};
 
 use crate::engine::Place;
 use crate::error::{Failure, argument, operand_type};
+use crate::once::name;
 use crate::shape::{View, tuple};
 use crate::tensor::{Tensor, strides, type_name, wrong_dtype};
 
@@ -130,7 +131,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// Those of a type; none if it has none, or of another version.
     pub(crate) fn of(class: &Bound<'_, PyType>) -> Option<Self> {
-        let capsule = class.getattr_opt(intern!(class.py(), "__dlpack_c_exchange_api__")).ok()??;
+        let capsule = class.getattr_opt(name!(class.py(), "__dlpack_c_exchange_api__")).ok()??;
         let api = capsule.cast::<PyCapsule>().ok()?.pointer_checked(Some(c"dlpack_exchange_api")).ok()?;
         let api = api.cast::<ExchangeApi>();
         // SAFETY: a capsule of this name points to such functions, which stay as long as the process; the major version comes
@@ -172,9 +173,9 @@ impl Exchange {
 /// The tensor that an object offers by `__dlpack__`. It keeps the capsule.
 pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Tensor, Failure> {
     let py = object.py();
-    let (kind, ordinal): (i32, i32) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract()?;
+    let (kind, ordinal): (i32, i32) = object.call_method0(name!(py, "__dlpack_device__"))?.extract()?;
     let arguments = PyDict::new(py);
-    arguments.set_item(intern!(py, "max_version"), (1, 0))?;
+    arguments.set_item(name!(py, "max_version"), (1, 0))?;
     let Some(place) = (Device { kind, ordinal }).place() else {
         return Err(argument(format!(
             "{name} is on a device of DLPack type {kind}, number {ordinal}: tilewright takes tensors on CUDA devices (type {CUDA}) \
@@ -182,15 +183,15 @@ pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Te
         )));
     };
     if let Place::Cuda(_) = place {
-        arguments.set_item(intern!(py, "stream"), LEGACY_STREAM)?;
+        arguments.set_item(name!(py, "stream"), LEGACY_STREAM)?;
     }
-    let method = object.getattr(intern!(py, "__dlpack__"))?;
+    let method = object.getattr(name!(py, "__dlpack__"))?;
     let capsule = method.call((), Some(&arguments)).or_else(|error| {
         // A library from before version 1 has no such argument.
         if !error.is_instance_of::<PyTypeError>(py) {
             return Err(error);
         }
-        arguments.del_item(intern!(py, "max_version"))?;
+        arguments.del_item(name!(py, "max_version"))?;
         method.call((), Some(&arguments))
     })?;
     let capsule = capsule.cast_into::<PyCapsule>().map_err(|error| {

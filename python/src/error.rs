@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use crate::once::Once;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 /// What kind of error it is: the class in Python.
@@ -132,12 +132,12 @@ impl From<Failure> for PyErr {
 
 /// The class of a kind.
 fn class(py: Python<'_>, kind: Kind) -> PyResult<&Bound<'_, PyType>> {
-    static CLASSES: [PyOnceLock<Py<PyType>>; 4] = [const { PyOnceLock::new() }; 4];
+    static CLASSES: [Once<Py<PyType>>; 4] = [const { Once::new() }; 4];
     let (place, name) = match kind {
         Kind::Argument => (0, "ArgumentError"),
         Kind::OperandType => (1, "OperandTypeError"),
         Kind::OutOfMemory => (2, "OutOfMemoryError"),
         Kind::Device => (3, "DeviceError"),
     };
-    CLASSES[place].import(py, "tilewright._errors", name)
+    CLASSES[place].class(py, "tilewright._errors", name)
 }

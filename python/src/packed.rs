@@ -8,12 +8,12 @@
 //!
 //! Whether the memory has the numbers that the matrix has now is the caller's matter: `tilewright._packed` looks after that.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use tilewright::{Device, DeviceMatrix, PackedMatrix, Precision, Side, Wanted};
 
 use crate::engine::{PackedMemory, Place, Stream, span};
 use crate::error::{Failure, argument};
+use crate::once::name;
 use crate::process::prepare;
 use crate::product::{Given, Options, Request, contiguous};
 use crate::shape::{Rule, Strides, tuple};
@@ -132,5 +132,5 @@ fn new_memory<'py>(torch: &Torch, like: &Bound<'py, PyAny>, elements: usize) -> 
     let memory = torch.empty(like, &[elements + more])?;
     let start = address(&memory)?;
     let before = (start.next_multiple_of(PackedMemory::ALIGNMENT) - start) / size_of::<f32>();
-    memory.call_method1(intern!(like.py(), "narrow"), (0, before, elements))
+    memory.call_method1(name!(like.py(), "narrow"), (0, before, elements))
 }

@@ -2,8 +2,8 @@
 
 use std::iter;
 
+use crate::once::Once;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use tilewright::{Device, DeviceMatrix, kernels};
 
@@ -192,8 +192,8 @@ pub(crate) fn scale_tensors<'py>(
 
 /// The number that all elements are multiplied by. Not a tensor: its number may be in a GPU's memory.
 fn number(by: &Bound<'_, PyAny>) -> Result<f32, Failure> {
-    static REAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    if !by.is_instance(REAL.import(by.py(), "numbers", "Real")?)? {
+    static REAL: Once<Py<PyType>> = Once::new();
+    if !by.is_instance(REAL.class(by.py(), "numbers", "Real")?)? {
         return Err(operand_type(format!(
             "by is of type {}: pass a number of Python; vectors of factors are rows and columns",
             type_name(by)

@@ -1,12 +1,12 @@
 //! What an operand is: memory with a shape, from whatever library.
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::dlpack;
 use crate::engine::{Place, Stream, wait_for};
 use crate::error::{Failure, argument, operand_type};
+use crate::once::name;
 use crate::process::initialize_driver;
 use crate::shape::{View, tuple};
 
@@ -51,11 +51,11 @@ impl Tensor {
     /// The tensor that an object is, of a library other than torch.
     pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let py = object.py();
-        if object.hasattr(intern!(py, "__dlpack__"))? && object.hasattr(intern!(py, "__dlpack_device__"))? {
+        if object.hasattr(name!(py, "__dlpack__"))? && object.hasattr(name!(py, "__dlpack_device__"))? {
             return dlpack::import(name, object);
         }
         // The attribute may be there, and raise an AttributeError because the array is in the processor's memory.
-        match object.getattr_opt(intern!(py, "__cuda_array_interface__"))? {
+        match object.getattr_opt(name!(py, "__cuda_array_interface__"))? {
             Some(interface) => from_cuda_array(name, object, &interface),
             None => Err(operand_type(format!(
                 "{name} is of type {}: pass a torch tensor, or an array that has __dlpack__ (NumPy, CuPy, JAX) or \

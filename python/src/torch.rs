@@ -2,14 +2,13 @@
 //!
 //! Everything is read through Python, by names that are looked up once, so that one build works with any torch.
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::dlpack::Exchange;
 use crate::engine::{PackedMemory, Place, Stream};
 use crate::error::{Failure, argument};
+use crate::once::{Once, name};
 use crate::shape::{View, tuple};
 use crate::tensor::{Tensor, type_name, wrong_dtype};
 
@@ -71,11 +70,11 @@ pub(crate) enum Audience {
 impl Torch {
     /// Torch, if this process has imported it.
     pub(crate) fn get(py: Python<'_>) -> Result<Option<&'static Self>, Failure> {
-        static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
+        static TORCH: Once<Torch> = Once::new();
         if let Some(torch) = TORCH.get(py) {
             return Ok(Some(torch));
         }
-        let modules = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
+        let modules = py.import(name!(py, "sys"))?.getattr(name!(py, "modules"))?;
         // A name that must not be imported is there as None.
         if modules.cast::<PyDict>()?.get_item("torch")?.is_none_or(|torch| torch.is_none()) {
             return Ok(None);
@@ -149,16 +148,16 @@ impl Torch {
         }
         let mut wants_derivative = false;
         for tensor in tensors {
-            if tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
+            if tensor.call_method0(name!(py, "is_neg"))?.is_truthy()? {
                 return Ok(Audience::Others);
             }
-            wants_derivative |= tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
+            wants_derivative |= tensor.getattr(name!(py, "requires_grad"))?.is_truthy()?;
         }
         let is_watched = internals.has_function_mode.bind(py).call0()?.is_truthy()?
             || internals.dispatch_modes.bind(py).call0()?.is_truthy()?
             || !internals.transformations.bind(py).call0()?.is_none()
             || !internals.tracing_state.bind(py).call0()?.is_none()
-            || internals.forward.bind(py).getattr(intern!(py, "_current_level"))?.ge(0)?;
+            || internals.forward.bind(py).getattr(name!(py, "_current_level"))?.ge(0)?;
         if is_watched {
             return Ok(Audience::Others);
         }
@@ -174,7 +173,7 @@ impl Torch {
     /// Whether all tensors are in the CPU's memory.
     pub(crate) fn are_on_cpu(&self, named: &[Named<'_, '_>]) -> PyResult<bool> {
         for (_, tensor) in named {
-            if !tensor.getattr(intern!(tensor.py(), "is_cpu"))?.is_truthy()? {
+            if !tensor.getattr(name!(tensor.py(), "is_cpu"))?.is_truthy()? {
                 return Ok(false);
             }
         }
@@ -205,26 +204,26 @@ impl Torch {
         {
             return Ok(Some(read));
         }
-        let place = if tensor.getattr(intern!(py, "is_cuda"))?.is_truthy()? {
-            Place::Cuda(tensor.call_method0(intern!(py, "get_device"))?.extract()?)
-        } else if tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
+        let place = if tensor.getattr(name!(py, "is_cuda"))?.is_truthy()? {
+            Place::Cuda(tensor.call_method0(name!(py, "get_device"))?.extract()?)
+        } else if tensor.getattr(name!(py, "is_cpu"))?.is_truthy()? {
             Place::Cpu
         } else {
             return Ok(None);
         };
-        let dtype = tensor.getattr(intern!(py, "dtype"))?;
+        let dtype = tensor.getattr(name!(py, "dtype"))?;
         if !dtype.is(&self.float32) {
             return Err(wrong_dtype(name, &dtype.str()?.to_string()));
         }
-        let layout = tensor.getattr(intern!(py, "layout"))?;
+        let layout = tensor.getattr(name!(py, "layout"))?;
         if !layout.is(&self.strided) {
             return Err(argument(format!(
                 "{name} has layout {}, and tilewright takes torch.strided: call to_dense()",
                 layout.str()?
             )));
         }
-        let shape = numbers(&tensor.getattr(intern!(py, "shape"))?)?;
-        let strides = numbers(&tensor.call_method0(intern!(py, "stride"))?)?;
+        let shape = numbers(&tensor.getattr(name!(py, "shape"))?)?;
+        let strides = numbers(&tensor.call_method0(name!(py, "stride"))?)?;
         Ok(Some(Tensor::new(name, address(tensor)?, View { shape, strides }, place)?))
     }
 
@@ -252,7 +251,7 @@ impl Torch {
     /// A tensor without gaps, whose elements are not set, on the device of `like`: from torch's allocator, in the order of the
     /// current stream.
     pub(crate) fn empty<'py>(&self, like: &Bound<'py, PyAny>, shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
-        let (py, name) = (like.py(), intern!(like.py(), "new_empty"));
+        let (py, name) = (like.py(), name!(like.py(), "new_empty"));
         // Extents as arguments of their own take torch less time than a tuple of them; but there has to be one.
         let extents = PyTuple::new(py, shape)?;
         if shape.is_empty() { like.call_method1(name, (extents,)) } else { like.call_method1(name, extents) }
@@ -276,7 +275,7 @@ impl Torch {
     pub(crate) fn has_changed(&self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = tensor.py();
         // Tensors of the inference mode count no versions.
-        if !tensor.call_method0(intern!(py, "is_inference"))?.is_truthy()? {
+        if !tensor.call_method0(name!(py, "is_inference"))?.is_truthy()? {
             self.increment_version.bind(py).call1((tensor,))?;
         }
         Ok(())
@@ -321,7 +320,7 @@ pub(crate) fn not_in_memory(tensor: &Bound<'_, PyAny>) -> Result<Failure, Failur
 
 /// The address of a tensor's first element.
 pub(crate) fn address(tensor: &Bound<'_, PyAny>) -> PyResult<usize> {
-    tensor.call_method0(intern!(tensor.py(), "data_ptr"))?.extract()
+    tensor.call_method0(name!(tensor.py(), "data_ptr"))?.extract()
 }
 
 /// The numbers of a tuple.

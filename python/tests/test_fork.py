@@ -155,6 +155,25 @@ def test_forks_while_other_threads_are_in_calls() -> None:
     )
 
 
+def test_forks_while_other_threads_make_what_is_made_once() -> None:
+    run(
+        """
+        def first_calls():
+            threads = [threading.Thread(target=product, args=(5,)) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            assert in_child(lambda: product(5)) == 0
+            for thread in threads:
+                thread.join()
+
+        # This process makes nothing, so that every child of it makes all.
+        sys.setswitchinterval(1e-6)
+        for _ in range(60):
+            assert in_child(first_calls) == 0
+        """
+    )
+
+
 def test_arrays_of_the_parent_are_used_and_dropped_in_a_child() -> None:
     run(
         """
