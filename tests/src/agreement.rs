@@ -30,6 +30,8 @@ pub struct Agreement {
     pub elements: usize,
     /// Those of which both have the same bits.
     pub same_bits: usize,
+    /// Those that the GPU has computed with other bits when it computed the product again, in all repetitions.
+    pub unsteady: usize,
     /// Those that are NaN on both, with other bits.
     pub other_nans: usize,
     /// The largest difference of the two, as a part of the sum of magnitudes; 0 if all bits are the same.
@@ -106,8 +108,15 @@ fn must_have_same_bits(gpu: &Device, kernel: &KernelInfo) -> bool {
     !kernel.name.contains("_atomic_") && (matches!(kernel.scheme, Scheme::Fp32 | Scheme::Fp32Fp64) || is_modelled)
 }
 
-/// Has a kernel compute `count` products on both.
-pub fn compare(gpu: &Device, executor: &Device, kernel: &'static KernelInfo, count: usize, seed: u64) -> Agreement {
+/// Has a kernel compute `count` products on both, by the plans of the GPU, and each `times` times there.
+pub fn compare(
+    gpu: &Device,
+    executor: &Device,
+    kernel: &'static KernelInfo,
+    count: usize,
+    times: usize,
+    seed: u64,
+) -> Agreement {
     const MOST_FAILURES: usize = 5;
     let same_bits = must_have_same_bits(gpu, kernel);
     let mut agreement = Agreement {
@@ -116,6 +125,7 @@ pub fn compare(gpu: &Device, executor: &Device, kernel: &'static KernelInfo, cou
         products: 0,
         elements: 0,
         same_bits: 0,
+        unsteady: 0,
         other_nans: 0,
         difference: 0.0,
         error_of_gpu: 0.0,
@@ -129,18 +139,18 @@ pub fn compare(gpu: &Device, executor: &Device, kernel: &'static KernelInfo, cou
             break;
         }
         let (batch, splits) = product(&mut generator, kernel);
-        let on = |device| -> Result<Option<Results>, Error> {
-            Planned::new(device, kernel, Some(splits), &batch)?.map(|mut planned| planned.run()).transpose()
-        };
         let what = format!("{batch:?}, splits {splits}");
-        let both = on(executor).and_then(|here| match here {
-            Some(here) => Ok(on(gpu)?.map(|there| (there, here))),
-            None => Ok(None),
-        });
-        match both {
+        let both = || -> Result<Option<(Vec<Results>, Results)>, Error> {
+            let Some(mut there) = Planned::new(gpu, kernel, Some(splits), &batch)? else { return Ok(None) };
+            let here = there.on(executor)?.run()?;
+            Ok(Some(((0..times).map(|_| there.run()).collect::<Result<_, _>>()?, here)))
+        };
+        match both() {
             Ok(None) => continue,
             Ok(Some((there, here))) => {
-                if let Err(reason) = agreement.add(&batch, &there, &here, same_bits) {
+                let results = agreement.add(&batch, &there[0], &here, same_bits);
+                let again = agreement.add_again(&there, same_bits);
+                if let Err(reason) = results.and(again) {
                     agreement.failures.push(format!("{what}: {reason}"));
                 }
             }
@@ -155,15 +165,46 @@ pub fn compare(gpu: &Device, executor: &Device, kernel: &'static KernelInfo, cou
 }
 
 impl Agreement {
+    /// Takes into account what a GPU has computed of one batch, again and again.
+    fn add_again(&mut self, times: &[Results], same_bits: bool) -> Result<(), String> {
+        let bits: Vec<_> = times.iter().map(Results::bits).collect();
+        let others = |again: &&Vec<u32>| again.iter().zip(&bits[0]).filter(|(again, first)| again != first).count();
+        let different: usize = bits.iter().skip(1).map(|again| others(&again)).sum();
+        self.unsteady += different;
+        if same_bits && different > 0 {
+            let repetitions = times.len() - 1;
+            return Err(format!(
+                "in {repetitions} repetitions the GPU itself has computed {different} elements with other bits"
+            ));
+        }
+        Ok(())
+    }
+
     /// Takes the results of one batch into account, which may have to have the same bits.
     fn add(&mut self, batch: &Batch, there: &Results, here: &Results, same_bits: bool) -> Result<(), String> {
-        for ((there, here), problem) in there.iter().zip(here.iter()).zip(batch.problems()) {
+        const MOST_NAMED: usize = 20;
+        let (mut different, mut named) = (0, String::new());
+        for (number, ((there, here), problem)) in there.iter().zip(here.iter()).zip(batch.problems()).enumerate() {
             let (errors_there, bound) = error_of(self.scheme, problem, batch.part(), there)?;
             let (errors_here, _) = error_of(self.scheme, problem, batch.part(), here)?;
-            for (there, here) in there.elements().zip(here.elements()) {
+            for (row, column) in there.indices() {
+                let (there, here) = (there.at(row, column), here.at(row, column));
+                let are_same = there.to_bits() == here.to_bits();
+                let are_nan = there.is_nan() && here.is_nan();
                 self.elements += 1;
-                self.same_bits += usize::from(there.to_bits() == here.to_bits());
-                self.other_nans += usize::from(there.is_nan() && here.is_nan() && there.to_bits() != here.to_bits());
+                self.same_bits += usize::from(are_same);
+                self.other_nans += usize::from(are_nan && !are_same);
+                if !are_same && !are_nan {
+                    different += 1;
+                    if different <= MOST_NAMED {
+                        _ = write!(
+                            named,
+                            "; [{number}][{row}, {column}] {there:e} ({:08x}) and {here:e} ({:08x})",
+                            there.to_bits(),
+                            here.to_bits()
+                        );
+                    }
+                }
             }
             let largest = |errors: &Array2<f64>| errors.iter().fold(0.0, |most: f64, &error| most.max(error.abs()));
             let difference = largest(&(&errors_there - &errors_here));
@@ -177,9 +218,8 @@ impl Agreement {
                 ));
             }
         }
-        let differ = self.elements - self.same_bits - self.other_nans;
-        if same_bits && differ > 0 {
-            return Err(format!("{differ} elements have other bits, and should have the same"));
+        if same_bits && different > 0 {
+            return Err(format!("{different} elements have other bits on the GPU, and should have the same{named}"));
         }
         Ok(())
     }
@@ -190,12 +230,21 @@ pub fn markdown(agreements: &[Agreement], gpu: &str, seed: u64) -> String {
     let mut text = format!(
         "# Every kernel on a GPU and on the executor\n\n{gpu}; products generated from seed {seed}. Errors and differences are parts of \
          the sum of magnitudes, |α|·Σ|a||b| + |β||c|, the largest of all elements.\n\n\
-         | kernel | products | elements | same bits | GPU − executor | GPU − f64 | executor − f64 | allowed |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|\n"
+         | kernel | products | elements | same bits | unsteady | GPU − executor | GPU − f64 | executor − f64 | allowed |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|\n"
     );
     for agreement in agreements {
         let Agreement {
-            kernel, products, elements, same_bits, difference, error_of_gpu, error_of_executor, bound, ..
+            kernel,
+            products,
+            elements,
+            same_bits,
+            unsteady,
+            difference,
+            error_of_gpu,
+            error_of_executor,
+            bound,
+            ..
         } = agreement;
         let share = if same_bits == elements {
             "all".to_owned()
@@ -204,7 +253,7 @@ pub fn markdown(agreements: &[Agreement], gpu: &str, seed: u64) -> String {
         };
         _ = writeln!(
             text,
-            "| {kernel} | {products} | {elements} | {share} | {difference:.2e} | {error_of_gpu:.2e} | {error_of_executor:.2e} | {bound:.2e} |"
+            "| {kernel} | {products} | {elements} | {share} | {unsteady} | {difference:.2e} | {error_of_gpu:.2e} | {error_of_executor:.2e} | {bound:.2e} |"
         );
     }
     let failed: Vec<_> = agreements.iter().filter(|agreement| !agreement.holds()).collect();

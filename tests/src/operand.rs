@@ -240,7 +240,7 @@ impl Operand {
         }
     }
 
-    fn indices(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+    pub(crate) fn indices(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let Geometry { rows, cols, .. } = self.geometry;
         (0..rows).flat_map(move |row| (0..cols).map(move |col| (row, col)))
     }

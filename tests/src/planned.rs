@@ -56,6 +56,17 @@ impl Batch {
         Self { problems, shared, part: Triangle::All }
     }
 
+    /// A copy of A, B and C on a device.
+    fn upload(&self, device: &Device) -> Result<[DeviceMatrix; 3], Error> {
+        let of = |operand: fn(&Problem) -> &Operand| self.problems.iter().map(operand).collect::<Vec<_>>();
+        let [shared_a, shared_b] = self.shared;
+        Ok([
+            upload(device, &of(|problem| &problem.a), shared_a)?,
+            upload(device, &of(|problem| &problem.b), shared_b)?,
+            upload(device, &of(|problem| &problem.c), false)?,
+        ])
+    }
+
     /// The products.
     pub(crate) fn problems(&self) -> &[Problem] {
         &self.problems
@@ -196,11 +207,7 @@ impl<'a> Planned<'a> {
         splits: Option<u32>,
         batch: &'a Batch,
     ) -> Result<Option<Self>, Error> {
-        let of = |operand: fn(&Problem) -> &Operand| batch.problems.iter().map(operand).collect::<Vec<_>>();
-        let [shared_a, shared_b] = batch.shared;
-        let a = upload(device, &of(|problem| &problem.a), shared_a)?;
-        let b = upload(device, &of(|problem| &problem.b), shared_b)?;
-        let c = upload(device, &of(|problem| &problem.c), false)?;
+        let [a, b, c] = batch.upload(device)?;
         let Problem { alpha, beta, .. } = batch.problems[0];
         let product = Description::of(alpha, &a, &b, beta, &c)?.with_part(batch.part);
         let options = Options { kernel: Some(kernel), splits, ..Options::default() };
@@ -209,6 +216,18 @@ impl<'a> Planned<'a> {
             Err(tilewright::Error::Ineligible { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The same plan for another device: one that is made there may multiply the transposes, whose low parts are added in another order.
+    ///
+    /// # Errors
+    /// What placing the operands reports.
+    pub fn on<'b>(&self, device: &'b Device) -> Result<Planned<'b>, Error>
+    where
+        'a: 'b,
+    {
+        let [a, b, c] = self.batch.upload(device)?;
+        Ok(Planned { device, plan: self.plan.clone(), batch: self.batch, a, b, c })
     }
 
     /// The plan.

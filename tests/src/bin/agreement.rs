@@ -2,6 +2,7 @@
 //! run time but the driver, so that it can be carried to a machine without Rust.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -24,6 +25,10 @@ struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     products: usize,
 
+    /// How often the GPU computes each product: with the same bits every time, but where blocks add by atomic operations
+    #[arg(long, value_name = "COUNT", default_value = "2")]
+    times: NonZero<usize>,
+
     /// What the products are generated from
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -38,7 +43,7 @@ struct Arguments {
 }
 
 fn main() -> Result<ExitCode, Error> {
-    let Arguments { kernel: names, products, seed, without_gpu, output } = Arguments::parse();
+    let Arguments { kernel: names, products, times, seed, without_gpu, output } = Arguments::parse();
     let executor = Device::cpu(Checks::Bounds);
     let gpu = if without_gpu { executor.clone() } else { Device::cuda(0)? };
     let wanted = match names.is_empty() {
@@ -47,10 +52,11 @@ fn main() -> Result<ExitCode, Error> {
     };
     let agreements = Mutex::new(Vec::new());
     wanted.par_iter().enumerate().for_each(|(index, kernel)| {
-        let agreement = agreement::compare(&gpu, &executor, kernel, products, seed + index as u64);
-        let Agreement { kernel, products, elements, same_bits, difference, .. } = &agreement;
+        let agreement = agreement::compare(&gpu, &executor, kernel, products, times.get(), seed + index as u64);
+        let Agreement { kernel, products, elements, same_bits, unsteady, difference, .. } = &agreement;
         println!(
-            "{kernel}: {products} products, {same_bits} of {elements} elements with the same bits, difference {difference:.2e}{}",
+            "{kernel}: {products} products, {same_bits} of {elements} elements with the same bits, {unsteady} unsteady, difference \
+             {difference:.2e}{}",
             if agreement.holds() { "" } else { ": FAILED" }
         );
         agreements.lock().expect("no kernel panics").push((index, agreement));
