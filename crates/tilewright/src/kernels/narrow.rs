@@ -92,9 +92,10 @@ macro_rules! narrow_kernels {
 }
 
 /// For 16 columns at a time, and for 32.
-const SIXTEEN: Performance = Performance::new(1, 0.219).block(2.83).unaligned_but_for_pairs(1.8).by_columns(0.834, 1.0);
+const SIXTEEN: Performance =
+    Performance::new(1, 0.219).block(2.83).unaligned_but_for_pairs(1.8).by_columns(0.834, 1.0).repeated(1.7);
 const THIRTY_TWO: Performance =
-    Performance::new(1, 0.299).block(4.5).unaligned_but_for_pairs(1.49).by_columns(0.88, 1.0);
+    Performance::new(1, 0.299).block(4.5).unaligned_but_for_pairs(1.49).by_columns(0.88, 1.0).repeated(1.5);
 
 narrow_kernels! {
     NARROW_2 on_cuda_cores(2), 2, MAX_PITCH_OF_B,

@@ -74,6 +74,14 @@ const WAVES_OF_PREPARED: f64 = 3.0;
 /// How many times as many sectors are touched where the neighbours of a row are pairs, than where they are fours.
 const PAIRS: f64 = 1.5;
 
+/// Whether all lines of an operand that is read in place are one: then all blocks ask the same part of the L2 at a time.
+fn is_repeated(candidate: &KernelCandidate) -> bool {
+    let KernelCandidate { product, preparations: [a, b], .. } = candidate;
+    let in_place = |preparation: &Preparation| matches!(preparation, Preparation::InPlace);
+    in_place(a) && product.m > 1 && product.a.row_stride == 0
+        || in_place(b) && product.n > 1 && product.b.col_stride == 0
+}
+
 /// What the time of a candidate depends on, apart from constants of the GPU and of the kernel: what there is to count. Times are in
 /// seconds here, and amounts in bytes or operations.
 #[derive(Clone, Debug)]
@@ -81,7 +89,7 @@ pub struct Features {
     kernel: &'static KernelInfo,
     /// The part of what it loads that begins anywhere.
     unaligned: f64,
-    /// Whether all lines of A, or of B, are one.
+    /// Whether all lines of an operand that is read in place are one.
     is_repeated: bool,
     /// Launches of the kernel.
     launches: f64,
@@ -297,7 +305,7 @@ impl Features {
         Self {
             kernel,
             unaligned: unaligned(candidate, copying),
-            is_repeated: product.a.row_stride == 0 && product.m > 1 || product.b.col_stride == 0 && product.n > 1,
+            is_repeated: is_repeated(candidate),
             launches: if kernel.contract.is_batched() { 1.0 } else { product.batch.max(1) as f64 },
             next_launches: (preparing + usize::from(is_reduced) + usize::from(repairs) + is_followed) as f64,
             prepared: preparations.iter().map(Preparation::traffic).sum(),

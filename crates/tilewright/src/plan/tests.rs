@@ -225,6 +225,21 @@ fn operands_without_neighbours_are_slower_to_read_than_any_others() {
 }
 
 #[test]
+fn one_line_in_place_of_all_is_slow_to_read_by_many_blocks_unless_it_is_copied_first() {
+    let time = |kernel: &str, row_stride| {
+        let a = Placement { row_stride, ..Placement::row_major(512) };
+        estimated(kernel, [128, 864, 512], [a, Placement::column_major(512), Placement::row_major(864)])
+    };
+    for (kernel, least) in [("gemm_narrow_16_nt_fp32_3xtf32", 1.4), ("gemm_wgmma_64x64_k32_nt_fp32_3xtf32", 1.6)] {
+        let [apart, one] = [time(kernel, 512), time(kernel, 0)];
+        assert!(one > least * apart, "{kernel}: {apart} {one}");
+    }
+    // This one reads a column-major A: that of rows is copied, whatever there is of it.
+    let [apart, one] = [512, 0].map(|stride| time("gemm_narrow_16_tt_fp32_3xtf32", stride));
+    assert!(one < 1.1 * apart, "{apart} {one}");
+}
+
+#[test]
 fn blocks_that_copy_the_same_pay_for_it_each() {
     // 479 blocks copy all of B, 18 KB for six terms more: 8.6 MB, of which the memory has 64 KB.
     let (m, n) = (1916, 752);
