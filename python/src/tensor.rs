@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::dlpack;
+use crate::dlpack::{self, Taken};
 use crate::engine::{Place, Stream, wait_for};
 use crate::error::{Failure, argument, operand_type};
 use crate::once::name;
@@ -26,7 +26,7 @@ pub(crate) struct Tensor {
     pub(crate) is_copy: bool,
     /// What keeps the memory as it is, if that is not the caller's object itself.
     #[expect(dead_code, reason = "it is dropped, and not looked at")]
-    pub(crate) keeper: Option<Py<PyAny>>,
+    pub(crate) keeper: Option<Taken>,
 }
 
 impl Tensor {

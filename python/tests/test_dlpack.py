@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
 from typing import Any
 
 import numpy as np
@@ -191,3 +192,75 @@ def test_results_have_to_be_the_callers_memory_and_writable() -> None:
         assert given.numbers.tolist() == [2.0] * 8
         # As operands they are as good as any.
         tilewright.matmul(given, ones(2, 2), on_cpu="emulate")
+
+
+class Kept:
+    """Hands over the same capsule each time, as none may."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack_device__(self) -> Any:
+        return (CPU, 0)
+
+    def __dlpack__(self, **_options: Any) -> Any:
+        return self.capsule
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_nobody_else_can_take_a_tensor_that_is_read(version: Any) -> None:
+    numbers = np.full((2, 2), 3.0, np.float32)
+    before = sys.getrefcount(numbers)
+    kept = Kept(numbers.__dlpack__(max_version=version))
+
+    class Thief:
+        """Takes the first operand's tensor over, and deletes it, after that has been read."""
+
+        stolen = False
+
+        def __dlpack_device__(self) -> Any:
+            return (CPU, 0)
+
+        def __dlpack__(self, **options: Any) -> Any:
+            try:
+                np.from_dlpack(kept)
+                self.stolen = True
+            except ValueError:
+                pass
+            return ones(2, 2).__dlpack__(**options)
+
+    thief = Thief()
+    product = tilewright.matmul(kept, thief, on_cpu="emulate")
+    assert not thief.stolen
+    np.testing.assert_array_equal(np.asarray(product), 6 * ones(2, 2))
+    # It was deleted after the call.
+    assert sys.getrefcount(numbers) == before
+    assert "new capsule each time" in refused(kept)
+    # A tensor that is refused stays with its capsule.
+    kept = Kept(np.ones((2, 3), np.float64).__dlpack__(max_version=version))
+    refused(kept)
+    np.testing.assert_array_equal(np.from_dlpack(kept), np.ones((2, 3)))
+
+
+@versions
+def test_each_tensor_is_deleted_once(is_versioned: bool) -> None:
+    deleted: list[int] = []
+    deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleted.append)
+
+    class Deletable(Given):
+        def __init__(self, **changes: Any) -> None:
+            super().__init__(is_versioned, **changes)
+            self.managed.deleter = ctypes.cast(deleter, ctypes.c_void_p)
+
+    a, b, out = Deletable(), Deletable(), Deletable()
+    addresses = sorted(ctypes.addressof(given.managed) for given in (a, b, out))
+    tilewright.matmul(a, b, out=out, on_cpu="emulate")
+    assert sorted(deleted) == addresses
+    # Also where something is wrong with another one.
+    deleted.clear()
+    refused(a, out=Deletable(shape=(3, 3)))
+    assert len(deleted) == 2
+    deleted.clear()
+    # Whoever makes the capsule deletes what nobody takes.
+    refused(Deletable(bits=64))
+    assert not deleted
