@@ -1,5 +1,7 @@
 //! What an operand is: memory with a shape, from whatever library.
 
+use std::cell::Cell;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -29,6 +31,37 @@ pub(crate) struct Tensor {
     pub(crate) keeper: Option<Taken>,
 }
 
+/// An object is asked for its memory, which may call this package, which may ask the next one.
+struct Within;
+
+/// How many may be asked within each other. Each call takes some of the stack, which Python's own limit knows nothing of.
+const MOST_WITHIN: usize = 64;
+
+thread_local! {
+    /// How many are.
+    static WITHIN: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Within {
+    /// One more.
+    fn another(name: &str) -> Result<Self, Failure> {
+        if WITHIN.get() == MOST_WITHIN {
+            return Err(argument(format!(
+                "{name} is asked for its memory within {MOST_WITHIN} other arrays that are: what it hands over has to be made without \
+                 products of arrays that do the same without end"
+            )));
+        }
+        WITHIN.set(WITHIN.get() + 1);
+        Ok(Self)
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        WITHIN.set(WITHIN.get() - 1);
+    }
+}
+
 impl Tensor {
     /// A tensor, if its address and its strides are such as kernels take.
     pub(crate) fn new(name: &'static str, address: usize, view: View, place: Place) -> Result<Self, Failure> {
@@ -51,6 +84,7 @@ impl Tensor {
     /// The tensor that an object is, of a library other than torch.
     pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let py = object.py();
+        let _within = Within::another(name)?;
         if object.hasattr(name!(py, "__dlpack__"))? && object.hasattr(name!(py, "__dlpack_device__"))? {
             return dlpack::import(name, object);
         }

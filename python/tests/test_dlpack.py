@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import subprocess
 import sys
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -264,3 +266,41 @@ def test_each_tensor_is_deleted_once(is_versioned: bool) -> None:
     # Whoever makes the capsule deletes what nobody takes.
     refused(Deletable(bits=64))
     assert not deleted
+
+
+def test_arrays_that_ask_for_one_another_without_end_are_refused() -> None:
+    program = """
+        import sys
+        import numpy as np
+        import tilewright
+
+        # The stack ends before this.
+        sys.setrecursionlimit(1_000_000)
+
+        class Nested:
+            def __init__(self, depth):
+                self.depth = depth
+
+            def __dlpack_device__(self):
+                return (1, 0)
+
+            def __dlpack__(self, **options):
+                if self.depth == 0:
+                    return np.ones((2, 2), np.float32).__dlpack__(**options)
+                return product(self.depth - 1).__dlpack__(**options)
+
+        def product(depth):
+            return tilewright.matmul(Nested(depth), np.ones((2, 2), np.float32), on_cpu="emulate")
+
+        assert (np.asarray(product(20)) == 2.0**21).all()
+        for _ in range(3):
+            try:
+                product(-1)
+            except tilewright.ArgumentError as error:
+                print(error)
+        assert (np.asarray(product(0)) == 2.0).all()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, f"{result.returncode} {result.stderr}"
+    assert result.stdout.count("a is asked for its memory within 64 other arrays") == 3
