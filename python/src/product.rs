@@ -366,10 +366,14 @@ pub(crate) fn explain<'py>(
     if c.view.is_empty() {
         return Ok("The product has no elements: there is nothing to compute.\n".to_owned());
     }
-    prepare(a.py(), place)?;
-    // SAFETY: the default stream is valid; the job is not run.
-    let job = place.on_its_threads(|| unsafe { operands.job(Stream::LEGACY, &request, &c) })?;
-    Ok(job.explanation())
+    let py = a.py();
+    prepare(py, place)?;
+    let explanation = || {
+        // SAFETY: the default stream is valid; the job is not run.
+        let job = unsafe { operands.job(Stream::LEGACY, &request, &c)? };
+        Ok(job.explanation())
+    };
+    Ok(place.compute(py, explanation)?)
 }
 
 pub(crate) fn contiguous(shape: Vec<usize>) -> Result<View, Failure> {
@@ -407,7 +411,7 @@ fn compute_in_memory<'py>(
     prepare(py, place)?;
     // SAFETY: torch's current stream of the device, which torch keeps.
     let job = || unsafe { operands.job(stream, request, c) };
-    let job = py.detach(|| place.on_its_threads(job))?;
+    let job = place.compute(py, job)?;
     let bytes = job.workspace_bytes();
     let workspace = match place {
         Place::Cuda(_) if bytes > 0 => Some(torch.empty(a, &[bytes.div_ceil(size_of::<f32>())])?),
