@@ -14,7 +14,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyType};
@@ -23,7 +23,7 @@ use crate::engine::Place;
 use crate::error::{Failure, argument, operand_type};
 use crate::once::name;
 use crate::shape::{View, tuple};
-use crate::tensor::{Tensor, strides, type_name, wrong_dtype};
+use crate::tensor::{Tensor, shown, strides, type_name, wrong_dtype};
 
 /// `kDLCPU`.
 pub(crate) const CPU: i32 = 1;
@@ -231,7 +231,13 @@ impl Drop for Taken {
 /// The tensor that an object offers by `__dlpack__`, taken over.
 pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Tensor, Failure> {
     let py = object.py();
-    let (kind, ordinal): (i32, i32) = object.call_method0(name!(py, "__dlpack_device__"))?.extract()?;
+    let device = object.call_method0(name!(py, "__dlpack_device__"))?;
+    let (kind, ordinal): (i32, i32) = device.extract().map_err(|_| {
+        operand_type(format!(
+            "{name}.__dlpack_device__() has returned {}, and not a tuple of two whole numbers, a device's type and which one it is",
+            shown(&device)
+        ))
+    })?;
     let arguments = PyDict::new(py);
     arguments.set_item(name!(py, "max_version"), (1, 0))?;
     let Some(place) = (Device { kind, ordinal }).place() else {
@@ -251,7 +257,8 @@ pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Te
         }
         arguments.del_item(name!(py, "max_version"))?;
         method.call((), Some(&arguments))
-    })?;
+    });
+    let capsule = capsule.map_err(|error| not_handed_over(name, object, error))?;
     let capsule = capsule.cast_into::<PyCapsule>().map_err(|error| {
         let given = type_name(&error.into_inner());
         operand_type(format!("{name}.__dlpack__() has returned something of type {given}, and not a capsule"))
@@ -291,6 +298,22 @@ pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Te
     // SAFETY: it is, and nothing above has called Python since the name was compared, but to fail.
     let keeper = Some(unsafe { owned.take(&capsule)? });
     Ok(Tensor { is_read_only, is_copy, keeper, ..tensor })
+}
+
+/// What is wrong with an array that its library does not hand over: a `BufferError`, as the protocol has it. Other errors stay what they are.
+fn not_handed_over(name: &str, object: &Bound<'_, PyAny>, error: PyErr) -> Failure {
+    if !error.is_instance_of::<PyBufferError>(object.py()) {
+        return error.into();
+    }
+    // DLPack has no types such as those of another order of bytes.
+    let dtype = object.getattr("dtype").and_then(|dtype| Ok(dtype.str()?.to_string()));
+    match dtype {
+        Ok(dtype) if dtype != "float32" => wrong_dtype(name, &dtype),
+        _ => argument(format!(
+            "{name}.__dlpack__() does not hand the memory over ({}): pass a copy of it, such as numpy.ascontiguousarray makes it",
+            error.value(object.py())
+        )),
+    }
 }
 
 /// Looks at a tensor.

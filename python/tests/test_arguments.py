@@ -49,7 +49,19 @@ def test_other_types_of_elements_are_named_and_never_cast(dtype: str) -> None:
     assert message.startswith("b ") and dtype.removesuffix("8").rstrip("0123456789") in message and "float32" in message
 
 
-@pytest.mark.parametrize("other", [[[1.0]], 1.0, None, "a"])
+@pytest.mark.parametrize("dtype", [">f4", "O", "S4", "M8[s]", "V4", "longdouble", [("x", "f4")]])
+def test_types_that_dlpack_does_not_have_are_named_too(dtype: Any) -> None:
+    other = np.zeros((2, 2), dtype)
+    for call in (
+        lambda: tilewright.matmul(zeros(2, 2), other, on_cpu="emulate"),
+        lambda: tilewright.grouped_matmul([zeros(2, 2)], [other], on_cpu="emulate"),
+    ):
+        with pytest.raises(tilewright.OperandTypeError) as error:
+            call()
+        assert f"b has elements of type {other.dtype}" in str(error.value) and "float32" in str(error.value)
+
+
+@pytest.mark.parametrize("other", [[[1.0]], 1.0, None, "a", np.ndarray, tilewright.Array])
 def test_what_is_no_array_is_named_by_its_type(other: Any) -> None:
     with pytest.raises(tilewright.OperandTypeError, match=type(other).__name__):
         tilewright.matmul(zeros(2, 2), other, on_cpu="emulate")
@@ -75,6 +87,10 @@ def test_layouts_that_kernels_do_not_take_are_refused() -> None:
     tilewright.matmul(zeros(4, 4)[3:2:-1], zeros(4, 4), on_cpu="emulate")
     shifted = np.frombuffer(bytearray(65), np.uint8)[1:].view(np.float32).reshape(4, 4)
     assert "multiples of 4" in refused(zeros(4, 4), shifted)
+    # Of a field of records that are no whole number of elements.
+    packed = np.zeros((4, 4), [("number", "f4"), ("flag", "u1")])["number"]
+    message = refused(packed, zeros(4, 4))
+    assert message.startswith("a.__dlpack__()") and "itemsize" in message and "copy" in message
 
 
 def test_results_that_cannot_be_written_to_are_refused() -> None:
@@ -185,6 +201,27 @@ def test_the_cuda_array_interface_is_checked() -> None:
         tilewright.matmul(OnGpu(typestr="<f8"), OnGpu())
     assert "whole elements" in refused(OnGpu(strides=(6, 4)), OnGpu())
     assert "-8" in refused(OnGpu(strides=(-32, 4)), OnGpu())
+    for entry, value in (
+        ("shape", 5),
+        ("shape", (-1, 2)),
+        ("shape", (10**30,)),
+        ("data", 0),
+        ("data", (-1, False)),
+        ("data", (0x1000,)),
+        ("strides", 5),
+        ("strides", ("a", "b")),
+        ("typestr", b"<f4"),
+    ):
+        with pytest.raises(tilewright.OperandTypeError) as error:
+            tilewright.matmul(OnGpu(**{entry: value}), OnGpu())
+        assert f"__cuda_array_interface__ of a has {entry}={value!r}: expected" in str(error.value)
+    assert "no `shape`" in refused(OnGpu(shape=None), OnGpu())
+    assert "mask" in refused(OnGpu(mask=OnGpu()), OnGpu())
+    for interface, words in ((5, "is 5: expected a dict"), (None, "is of type")):
+        wrong = OnGpu()
+        wrong.__cuda_array_interface__ = interface
+        with pytest.raises(tilewright.OperandTypeError, match=words):
+            tilewright.matmul(zeros(2, 2), wrong)
     nothing = OnGpu(shape=(0, 2), data=(0, False))
     message = refused(nothing, zeros(2, 2))
     assert "a is on cuda:0" in message and "b is on the CPU" in message

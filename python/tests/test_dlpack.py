@@ -180,6 +180,29 @@ def test_what_is_no_capsule_is_refused() -> None:
     assert "int" in message and "__dlpack__" in message and message.startswith("a.")
 
 
+@pytest.mark.parametrize("device", [None, (CPU,), (CPU, 0, 0), [CPU, 0], (1.0, 0), (10**20, 0), "ab"])
+def test_what_is_no_device_is_refused(device: Any) -> None:
+    with pytest.raises(tilewright.OperandTypeError) as error:
+        tilewright.matmul(ones(2, 2), Given(True, device=device), on_cpu="emulate")
+    assert f"b.__dlpack_device__() has returned {device!r}" in str(error.value)
+
+
+def test_what_is_not_handed_over_is_said_with_the_reason() -> None:
+    class Refusing(Given):
+        def __dlpack__(self, **_options: Any) -> Any:
+            raise BufferError("it is elsewhere")
+
+    message = refused(Refusing(True))
+    assert message.startswith("a.__dlpack__()") and "it is elsewhere" in message
+
+    class Failing(Given):
+        def __dlpack__(self, **_options: Any) -> Any:
+            raise KeyError("its own")
+
+    with pytest.raises(KeyError, match="its own"):
+        tilewright.matmul(Failing(True), ones(2, 2), on_cpu="emulate")
+
+
 def test_another_version_is_refused() -> None:
     assert "DLPack 2" in refused(Given(True, major=2))
     # What a minor version adds changes nothing.
