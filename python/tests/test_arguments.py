@@ -80,6 +80,80 @@ def test_options_are_listed_where_one_is_unknown() -> None:
     assert "maybe" in message and "refuse" in message and "emulate" in message
 
 
+def calls(**options: Any) -> list[Any]:
+    """Calls of each function with these options."""
+    a = zeros(2, 2)
+    options = {"on_cpu": "emulate"} | options
+    return [
+        lambda: tilewright.matmul(a, a, **options),
+        lambda: tilewright.matvec(a, a[0], **options),
+        lambda: tilewright.bmm(a[None], a[None], **options),
+        lambda: tilewright.linear(a, a, **options),
+        lambda: tilewright.addmm(a, a, a, **options),
+        lambda: tilewright.baddbmm(a, a[None], a[None], **options),
+        lambda: tilewright.explain(a, a, **options),
+        lambda: tilewright.grouped_matmul([a], [a], **options),
+        lambda: tilewright.scale(a, **options),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "functions"),
+    [
+        ("precision", None, 8),
+        ("precision", b"fp32", 8),
+        ("on_cpu", 1, 9),
+        ("on_cpu", None, 9),
+        ("invariant", 1, 7),
+        ("invariant", None, 7),
+        ("invariant", "yes", 7),
+    ],
+)
+def test_options_of_other_types_are_named(option: str, value: Any, functions: int) -> None:
+    for call in calls(**{option: value})[:functions]:
+        with pytest.raises(tilewright.OperandTypeError) as error:
+            call()
+        assert str(error.value).startswith(f"{option} is {value!r}: pass ")
+
+
+def test_a_part_that_is_no_text_is_named() -> None:
+    with pytest.raises(tilewright.OperandTypeError, match="part is None: pass a string"):
+        tilewright.matmul(zeros(2, 2), zeros(2, 2), part=None, on_cpu="emulate")  # pyright: ignore[reportArgumentType, reportCallIssue]
+    assert "part is '\\ud800'" in refused(zeros(2, 2), zeros(2, 2), part="\ud800")
+
+
+@pytest.mark.parametrize("value", ["abc", "1e-3", [1], np.array([1e-3, 2]), 1j, object()])
+@pytest.mark.parametrize("option", ["tolerance", "guarantee"])
+def test_an_error_that_is_no_number_is_named(option: str, value: Any) -> None:
+    for call in calls(**{option: value})[:8]:
+        with pytest.raises(tilewright.OperandTypeError) as error:
+            call()
+        assert option in str(error.value) and repr(value) in str(error.value)
+
+
+def test_numbers_that_no_float_holds_are_refused() -> None:
+    a, large = zeros(2, 2), 10**5000
+    for call in (
+        lambda: tilewright.scale(a, large, on_cpu="emulate"),
+        lambda: tilewright.scale(a, -large, on_cpu="emulate"),
+        lambda: tilewright.linear(a, a, scale=large, on_cpu="emulate"),
+        lambda: tilewright.linear(a, a, activation=("add", large), on_cpu="emulate"),
+        lambda: tilewright.addmm(a, a, a, beta=large, on_cpu="emulate"),
+        lambda: tilewright.matmul(a, a, tolerance=large, on_cpu="emulate"),
+    ):
+        with pytest.raises(tilewright.ArgumentError, match="beyond all of float's"):
+            call()
+
+
+@pytest.mark.parametrize("other", [5, None])
+def test_a_group_that_is_no_list_is_named(other: Any) -> None:
+    for name, a, b in (("a", other, []), ("b", [], other)):
+        with pytest.raises(tilewright.OperandTypeError, match=f"{name} is of type {type(other).__name__}"):
+            tilewright.grouped_matmul(a, b, on_cpu="emulate")
+    with pytest.raises(tilewright.OperandTypeError, match="out is of type int"):
+        tilewright.grouped_matmul([], [], out=5, on_cpu="emulate")  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
 def test_layouts_that_kernels_do_not_take_are_refused() -> None:
     message = refused(zeros(4, 4)[::-1], zeros(4, 4))
     assert "a has shape (4, 4)" in message and "-4" in message and "extent 0" in message

@@ -178,7 +178,8 @@ def matmul(
     Raises:
         ArgumentError: (a `ValueError`) for shapes that make no product, layouts that kernels do not take, and devices that
             differ or are not meant to be used.
-        OperandTypeError: (a `TypeError`) for other element types and for objects that are no arrays. Nothing is cast.
+        OperandTypeError: (a `TypeError`) for other element types, for objects that are no arrays, and for options of other types. Nothing
+            is cast.
         OutOfMemoryError: (a `MemoryError`) where there is too little memory. torch raises its own error.
         DeviceError: (a `RuntimeError`) where there is no GPU to use, or it fails.
     """
@@ -303,7 +304,7 @@ def grouped_matmul(
     """
     if tolerance is not None or guarantee is not None:
         precision = asked(precision, tolerance, guarantee)
-    return _grouped(list(a), list(b), None if out is None else list(out), precision, on_cpu)
+    return _grouped(_listed("a", a), _listed("b", b), None if out is None else _listed("out", out), precision, on_cpu)
 
 
 @overload
@@ -439,6 +440,14 @@ def __getattr__(name: str) -> Any:
         nn = importlib.import_module("tilewright.nn")
         return nn if name == "nn" else getattr(nn, name)
     raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+
+
+def _listed(name: str, matrices: Any) -> list[Any]:
+    try:
+        each = iter(matrices)
+    except TypeError:
+        raise OperandTypeError(f"{name} is of type {type(matrices).__name__}: pass a list of matrices") from None
+    return list(each)
 
 
 def _traced(rule: str, a: Any, b: Any, out: Any, precision: str, on_cpu: str, part: str, invariant: bool) -> Any:
