@@ -95,6 +95,25 @@ def test_torch_is_not_imported_unless_it_is_in_use() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_arrays_are_multiplied_while_another_thread_imports_torch() -> None:
+    # Until that is done, a module is there that lacks most of its parts.
+    program = """
+import sys, types
+import numpy, tilewright
+sys.modules["torch"] = types.ModuleType("torch")
+one = numpy.ones((1, 1), numpy.float32)
+for product in (
+    tilewright.matmul(one, one, on_cpu="emulate"),
+    tilewright.linear(one, one, on_cpu="emulate"),
+    tilewright.scale(one, on_cpu="emulate"),
+    *tilewright.grouped_matmul([one], [one], on_cpu="emulate"),
+):
+    assert numpy.asarray(product)[0, 0] == 1
+tilewright.explain(one, one, on_cpu="emulate")
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)
+
+
 def test_what_imports_torch_is_there_when_it_is_asked_for() -> None:
     program = """
 import sys, tilewright
