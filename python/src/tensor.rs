@@ -87,10 +87,7 @@ impl Tensor {
         let _within = Within::another(name)?;
         // A class has what its objects have, and is no array.
         let is_class = object.is_instance_of::<PyType>();
-        if !is_class
-            && object.hasattr(name!(py, "__dlpack__"))?
-            && object.hasattr(name!(py, "__dlpack_device__"))?
-        {
+        if !is_class && object.hasattr(name!(py, "__dlpack__"))? && object.hasattr(name!(py, "__dlpack_device__"))? {
             return dlpack::import(name, object);
         }
         // The attribute may be there, and raise an AttributeError because the array is in the processor's memory.
@@ -143,7 +140,8 @@ impl Tensor {
             if read.start < written.end && written.start < read.end {
                 let operand = operand.name;
                 return Err(argument(format!(
-                    "{name} overlaps {operand} in memory, which is read while {name} is written: give {name} memory of its own"
+                    "{name} overlaps {operand} in memory, from the first element to the last with all gaps: {operand} is read while \
+                     {name} is written, so give {name} memory of its own"
                 )));
             }
         }
@@ -248,8 +246,9 @@ impl<'py> Entries<'_, 'py> {
         T: for<'a> FromPyObject<'a, 'py>,
     {
         let Self { name, .. } = self;
-        self.optional(key, expected)?
-            .ok_or_else(|| argument(format!("the __cuda_array_interface__ of {name} has no `{key}`: expected {expected}")))
+        self.optional(key, expected)?.ok_or_else(|| {
+            argument(format!("the __cuda_array_interface__ of {name} has no `{key}`: expected {expected}"))
+        })
     }
 }
 

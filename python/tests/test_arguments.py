@@ -175,6 +175,9 @@ def test_results_that_cannot_be_written_to_are_refused() -> None:
     assert "read-only" in refused(a, a, out=read_only)
     assert "overlaps a" in refused(a, zeros(4, 4), out=a)
     assert "overlaps b" in refused(zeros(4, 4), a, out=a[:, ::-1][:, ::-1])
+    # Columns between others: they have no element in common, and the message does not say so.
+    whole = zeros(4, 8)
+    assert "with all gaps" in refused(whole[:, :4], a, out=whole[:, 4:])
     repeated = np.lib.stride_tricks.as_strided(zeros(4), (4, 4), (0, 4))
     assert "overlaps itself" in refused(a, a, out=repeated)
     with pytest.raises(TypeError, match="out"):

@@ -137,8 +137,8 @@ def matmul(
         a: A tensor of float32 on a CUDA device: of torch, or of any library with `__dlpack__` or
             `__cuda_array_interface__`. Strides may be any that are not negative; nothing is copied.
         b: Another one on the same device, of the same kind.
-        out: Where to write the product: of its shape, on the same device, overlapping neither operand, nor itself. It
-            may have gaps.
+        out: Where to write the product: of its shape, on the same device. It may have gaps. From its first element to its last, gaps
+            included, it overlaps neither operand; none of its own elements is where another one is.
         precision: What is computed.
 
             - "fp32": as accurate as float32 arithmetic, element by element. Tensor cores multiply parts of the operands.
