@@ -74,3 +74,33 @@ def test_other_threads_go_on_while_one_waits_for_an_explanation() -> None:
         os._exit(0)
     """
     assert said(program) == "went on"
+
+
+def test_a_small_product_waits_for_no_large_one_and_nor_does_ctrl_c() -> None:
+    program = """
+        import os, signal, threading, time
+        import numpy as np
+        import tilewright
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        large, small = np.ones((8000, 64), np.float32), np.ones((3, 4), np.float32)
+        threading.Thread(target=lambda: tilewright.matmul(large, large.T, on_cpu="emulate"), daemon=True).start()
+        time.sleep(0.5)
+        begun = time.monotonic()
+        assert (np.asarray(tilewright.matmul(small, small.T, on_cpu="emulate")) == 4).all()
+        waited = time.monotonic() - begun
+        sent = []
+
+        def interrupt():
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Timer(0.5, interrupt).start()
+        try:
+            tilewright.matmul(large, large.T, on_cpu="emulate")
+        except KeyboardInterrupt:
+            waited = max(waited, time.monotonic() - sent[0])
+            print("at once" if waited < 3 else f"after {waited} seconds", flush=True)
+        os._exit(0)
+    """
+    assert said(program) == "at once"
