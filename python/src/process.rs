@@ -15,14 +15,15 @@
 
 use std::process;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cuda_driver::{Gpu, keep_context};
 use cuda_std::executor::{Checks, Stop};
-use pyo3::Python;
+use pyo3::exceptions::PyImportError;
+use pyo3::{PyErr, PyResult, Python, ffi};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tilewright::Sizes;
 use tilewright::plan::{Description, GemmPlan, Options, Placement};
@@ -230,6 +231,26 @@ pub(crate) fn prepare(_holds_interpreter: Python<'_>, place: Place) -> Result<()
         let mut result = tilewright::DeviceMatrix::new(device.upload(&[0.0])?, 1, 1, [1, 1])?;
         Ok(plan.run(&device, 1.0, &number, &number, 0.0, &mut result, &mut plan.workspace(&device)?)?)
     })
+}
+
+/// Refuses a second interpreter of this process: what is kept of Python's objects, such as the classes of exceptions, is of the first one, and goes
+/// with it.
+pub(crate) fn check_interpreter(py: Python<'_>) -> PyResult<()> {
+    /// No interpreter has this number.
+    const NONE: i64 = -1;
+    static FIRST: AtomicI64 = AtomicI64::new(NONE);
+    // SAFETY: this thread holds an interpreter, which both functions are about.
+    let this = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    if this < 0 {
+        return Err(PyErr::fetch(py));
+    }
+    match FIRST.compare_exchange(NONE, this, Ordering::AcqRel, Ordering::Acquire) {
+        Err(first) if first != this => Err(PyImportError::new_err(format!(
+            "tilewright is imported by interpreter {this} of this process, and interpreter {first} has it: one interpreter of a process can, \
+             so import it in that one, or start another process"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Initializes CUDA's driver, unless a process that this one was forked from has done so: then everything that the driver is asked

@@ -95,6 +95,25 @@ def test_torch_is_not_imported_unless_it_is_in_use() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_a_second_interpreter_of_a_process_is_refused() -> None:
+    program = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+import tilewright
+other = interpreters.create()
+interpreters.run_string(other, "try:\\n import tilewright\\nexcept ImportError: print('refused', flush=True)")
+interpreters.destroy(other)
+try:
+    tilewright.matmul(5, 5)
+except tilewright.OperandTypeError:
+    print("in order")
+"""
+    result = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
+    assert result.stdout.split("\n") == ["refused", "in order", ""], result.stdout + result.stderr
+
+
 def test_arrays_are_multiplied_while_another_thread_imports_torch() -> None:
     # Until that is done, a module is there that lacks most of its parts.
     program = """
