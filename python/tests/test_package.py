@@ -147,6 +147,12 @@ if __import__("importlib").util.find_spec("torch"):
     subprocess.run([sys.executable, "-W", "ignore", "-c", "import importlib.util\n" + program], check=True)
 
 
+def test_an_asterisk_asks_for_what_is_there() -> None:
+    for absent in ("", "import sys; sys.modules['torch'] = None; "):
+        program = absent + "from tilewright import *; assert matmul and scale and PackedMatrix"
+        subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)
+
+
 def test_exceptions_are_also_those_of_python() -> None:
     for ours, theirs in [
         (tilewright.ArgumentError, ValueError),

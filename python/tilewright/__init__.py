@@ -23,6 +23,7 @@ For torch, the operators are `torch.ops.tilewright.matmul`, `fused_matmul` and `
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -84,6 +85,15 @@ __all__ = [
     "scale",
     "stats",
 ]
+
+try:
+    _has_torch = importlib.util.find_spec("torch") is not None
+except ValueError:
+    # What has the name in `sys.modules` is no module that was imported.
+    _has_torch = False
+if not _has_torch:
+    # An asterisk would ask for these. Type checkers read the list above.
+    globals()["__all__"] = [name for name in __all__ if name not in ("convert", "nn", "revert")]
 
 
 @overload
