@@ -5,8 +5,8 @@
 //!                            or "dltensor", of version 0        DLManagedTensor
 //! ```
 //!
-//! A capsule that is taken over gets another name, and whoever took it calls the deleter. Here, tensors are only looked at
-//! while the capsule lives, so nothing is taken over, and the capsule deletes what it has when it goes.
+//! A capsule that is taken over gets another name, and whoever took it calls the deleter. Here, a tensor is taken over for as long
+//! as a call lasts: who else has the capsule may take it over, too, and delete the tensor while it is read.
 //!
 //! A type may offer the same as functions of C, `__dlpack_c_exchange_api__`, since version 1.3: these fill in a `DLTensor` and
 //! make no objects, which takes a tenth of the time that questions through Python take.
@@ -14,7 +14,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyType};
@@ -23,7 +23,7 @@ use crate::engine::Place;
 use crate::error::{Failure, argument, operand_type};
 use crate::once::name;
 use crate::shape::{View, tuple};
-use crate::tensor::{Tensor, strides, type_name, wrong_dtype};
+use crate::tensor::{Tensor, shown, strides, type_name, wrong_dtype};
 
 /// `kDLCPU`.
 pub(crate) const CPU: i32 = 1;
@@ -43,6 +43,9 @@ const MAJOR: u32 = 1;
 
 const NAME: &CStr = c"dltensor";
 const VERSIONED_NAME: &CStr = c"dltensor_versioned";
+/// What a capsule is called whose tensor was taken over.
+const USED_NAME: &CStr = c"used_dltensor";
+const USED_VERSIONED_NAME: &CStr = c"used_dltensor_versioned";
 
 /// `DLDevice`.
 #[repr(C)]
@@ -170,10 +173,71 @@ impl Exchange {
     }
 }
 
-/// The tensor that an object offers by `__dlpack__`. It keeps the capsule.
+/// A tensor that was taken over from its capsule, and is deleted with this.
+pub(crate) struct Taken {
+    managed: Owned,
+}
+
+/// Of whatever version.
+enum Owned {
+    Plain(NonNull<Managed>),
+    Versioned(NonNull<Versioned>),
+}
+
+// SAFETY: a deleter may be called by any thread; nothing else is done with the pointer.
+unsafe impl Send for Taken {}
+// SAFETY: a shared one offers nothing.
+unsafe impl Sync for Taken {}
+
+impl Owned {
+    /// Takes the tensor over.
+    ///
+    /// # Safety
+    /// It is the one of this capsule, which nobody has taken over. Since that was seen, no Python code has run.
+    unsafe fn take(self, capsule: &Bound<'_, PyCapsule>) -> PyResult<Taken> {
+        let used = match self {
+            Self::Plain(_) => USED_NAME,
+            Self::Versioned(_) => USED_VERSIONED_NAME,
+        };
+        // SAFETY: it is a capsule, and the name lives as long as the program.
+        match unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr()) } {
+            0 => Ok(Taken { managed: self }),
+            _ => Err(PyErr::fetch(capsule.py())),
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // SAFETY: the tensor was taken over from its capsule, which leaves it alone since then, so that it lives; this is the only time
+        // that its deleter is called.
+        unsafe {
+            match self.managed {
+                Owned::Plain(managed) => {
+                    if let Some(deleter) = (*managed.as_ptr()).deleter {
+                        deleter(managed.as_ptr());
+                    }
+                }
+                Owned::Versioned(managed) => {
+                    if let Some(deleter) = (*managed.as_ptr()).deleter {
+                        deleter(managed.as_ptr());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The tensor that an object offers by `__dlpack__`, taken over.
 pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Tensor, Failure> {
     let py = object.py();
-    let (kind, ordinal): (i32, i32) = object.call_method0(name!(py, "__dlpack_device__"))?.extract()?;
+    let device = object.call_method0(name!(py, "__dlpack_device__"))?;
+    let (kind, ordinal): (i32, i32) = device.extract().map_err(|_| {
+        operand_type(format!(
+            "{name}.__dlpack_device__() has returned {}, and not a tuple of two whole numbers, a device's type and which one it is",
+            shown(&device)
+        ))
+    })?;
     let arguments = PyDict::new(py);
     arguments.set_item(name!(py, "max_version"), (1, 0))?;
     let Some(place) = (Device { kind, ordinal }).place() else {
@@ -193,25 +257,27 @@ pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Te
         }
         arguments.del_item(name!(py, "max_version"))?;
         method.call((), Some(&arguments))
-    })?;
+    });
+    let capsule = capsule.map_err(|error| not_handed_over(name, object, error))?;
     let capsule = capsule.cast_into::<PyCapsule>().map_err(|error| {
         let given = type_name(&error.into_inner());
         operand_type(format!("{name}.__dlpack__() has returned something of type {given}, and not a capsule"))
     })?;
-    let (tensor, flags) = if capsule.is_valid_checked(Some(VERSIONED_NAME)) {
-        let versioned = capsule.pointer_checked(Some(VERSIONED_NAME))?.cast::<Versioned>();
+    let (tensor, flags, owned) = if capsule.is_valid_checked(Some(VERSIONED_NAME)) {
+        let managed = capsule.pointer_checked(Some(VERSIONED_NAME))?.cast::<Versioned>();
         // SAFETY: a capsule of this name points to a tensor of this type while it lives; the major version comes first in
         // all versions.
-        let major = unsafe { (&raw const (*versioned.as_ptr()).major).read() };
+        let major = unsafe { (&raw const (*managed.as_ptr()).major).read() };
         if major != MAJOR {
             return Err(argument(format!("{name} comes by DLPack {major}, and tilewright reads version {MAJOR}")));
         }
         // SAFETY: likewise, and the version is the one that the type is of.
-        let versioned = unsafe { versioned.as_ref() };
-        (&versioned.tensor, versioned.flags)
+        let versioned = unsafe { managed.as_ref() };
+        (&versioned.tensor, versioned.flags, Owned::Versioned(managed))
     } else if capsule.is_valid_checked(Some(NAME)) {
+        let managed = capsule.pointer_checked(Some(NAME))?.cast::<Managed>();
         // SAFETY: likewise.
-        (unsafe { &capsule.pointer_checked(Some(NAME))?.cast::<Managed>().as_ref().tensor }, 0)
+        (unsafe { &managed.as_ref().tensor }, 0, Owned::Plain(managed))
     } else {
         return Err(argument(format!(
             "{name}.__dlpack__() has returned {}, which is none of a tensor, or was taken over before: it has to return a new capsule \
@@ -229,7 +295,25 @@ pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Te
     }
     let tensor = read(name, tensor, place)?;
     let (is_read_only, is_copy) = (flags & READ_ONLY != 0, flags & IS_COPIED != 0);
-    Ok(Tensor { is_read_only, is_copy, keeper: Some(capsule.into_any().unbind()), ..tensor })
+    // SAFETY: it is, and nothing above has called Python since the name was compared, but to fail.
+    let keeper = Some(unsafe { owned.take(&capsule)? });
+    Ok(Tensor { is_read_only, is_copy, keeper, ..tensor })
+}
+
+/// What is wrong with an array that its library does not hand over: a `BufferError`, as the protocol has it. Other errors stay what they are.
+fn not_handed_over(name: &str, object: &Bound<'_, PyAny>, error: PyErr) -> Failure {
+    if !error.is_instance_of::<PyBufferError>(object.py()) {
+        return error.into();
+    }
+    // DLPack has no types such as those of another order of bytes.
+    let dtype = object.getattr("dtype").and_then(|dtype| Ok(dtype.str()?.to_string()));
+    match dtype {
+        Ok(dtype) if dtype != "float32" => wrong_dtype(name, &dtype),
+        _ => argument(format!(
+            "{name}.__dlpack__() does not hand the memory over ({}): pass a copy of it, such as numpy.ascontiguousarray makes it",
+            error.value(object.py())
+        )),
+    }
 }
 
 /// Looks at a tensor.

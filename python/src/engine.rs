@@ -331,12 +331,20 @@ impl Job {
 
     /// What is computed and why so, once for each plan.
     pub(crate) fn explanation(&self) -> String {
-        let mut texts: Vec<(String, usize)> = Vec::new();
+        // A batch may be computed many times, by few plans.
+        let mut plans: Vec<(&Arc<GemmPlan>, usize)> = Vec::new();
         for plan in &self.planned.plans {
+            match plans.iter_mut().find(|(known, _)| Arc::ptr_eq(known, plan)) {
+                Some((_, times)) => *times += 1,
+                None => plans.push((plan, 1)),
+            }
+        }
+        let mut texts: Vec<(String, usize)> = Vec::new();
+        for (plan, times) in plans {
             let text = plan.explanation().to_string();
             match texts.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, times)) => *times += 1,
-                None => texts.push((text, 1)),
+                Some((_, known)) => *known += times,
+                None => texts.push((text, times)),
             }
         }
         let shown = texts.into_iter().map(|(text, times)| match times {

@@ -13,7 +13,7 @@ use tilewright::Activation;
 
 use crate::engine::Step;
 use crate::error::{Failure, argument};
-use crate::product::{Given, Options, Request, compute, compute_tensors};
+use crate::product::{Given, Options, Request, compute, compute_tensors, flag, text};
 
 /// What the caller may call a tensor that a step reads.
 const NAMES: [&str; 5] = ["bias", "input", "residual", "operand_of_add", "operand_of_mul"];
@@ -31,12 +31,14 @@ pub(crate) fn fused<'py>(
     alpha: f64,
     steps: &str,
     numbers: Vec<f64>,
-    precision: &str,
-    on_cpu: &str,
-    invariant: bool,
+    precision: &Bound<'py, PyAny>,
+    on_cpu: &Bound<'py, PyAny>,
+    invariant: &Bound<'py, PyAny>,
     packed_a: Option<&Bound<'py, PyAny>>,
     packed_b: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let (precision, on_cpu) = (text("precision", precision)?, text("on_cpu", on_cpu)?);
+    let invariant = flag("invariant", invariant)?;
     let request = request(function, operands.len(), alpha, (steps, &numbers), precision, on_cpu, invariant)?;
     compute(Given { a, b, operands: &operands, out, packed: [packed_a, packed_b] }, &request, |torch, audience| {
         let options = [("packed_a", packed_a), ("packed_b", packed_b)].into_py_dict(a.py())?;

@@ -8,7 +8,7 @@ use crate::array::Array;
 use crate::engine::{Place, Stream, load, span};
 use crate::error::{Failure, argument};
 use crate::process::prepare;
-use crate::product::OnCpu;
+use crate::product::{OnCpu, text};
 use crate::shape::{Strides, tuple};
 use crate::tensor::{Tensor, common_place};
 use crate::torch::{self, Named, Torch, check_devices, not_in_memory};
@@ -70,9 +70,10 @@ pub(crate) fn grouped<'py>(
     a: Vec<Bound<'py, PyAny>>,
     b: Vec<Bound<'py, PyAny>>,
     out: Option<Vec<Bound<'py, PyAny>>>,
-    precision: &str,
-    on_cpu: &str,
+    precision: &Bound<'py, PyAny>,
+    on_cpu: &Bound<'py, PyAny>,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let (precision, on_cpu) = (text("precision", precision)?, text("on_cpu", on_cpu)?);
     let wanted: Wanted =
         precision.parse().map_err(|why: String| argument(format!("precision is {precision:?}: {why}")))?;
     let on_cpu = OnCpu::parse(on_cpu)?;

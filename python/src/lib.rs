@@ -48,11 +48,13 @@ mod _native {
     #[pymodule_export]
     use crate::switch::{switch_off, switch_on, switch_records, switch_reset};
 
+    use crate::process::check_interpreter;
     use crate::tensor::type_name;
     use pyo3::prelude::*;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        check_interpreter(module.py())?;
         // PyO3 keeps the names that this asks for in cells of its own kind: they are filled before there are calls to fork in.
         type_name(module.as_any());
         module.add("__version__", env!("CARGO_PKG_VERSION"))

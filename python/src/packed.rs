@@ -45,7 +45,7 @@ pub(crate) fn pack<'py>(
     // SAFETY: torch's current stream of the device, which torch keeps; nothing reads the matrix here.
     let elements =
         || unsafe { on_device(place, stream, &tensor, |device, matrix| elements(device, precision, &matrix)) };
-    let elements = py.detach(|| place.on_its_threads(elements))?;
+    let elements = place.compute(py, elements)?;
     let memory = match memory {
         Some(memory) => memory.clone(),
         None => new_memory(torch, w, elements)?,
@@ -95,7 +95,7 @@ pub(crate) fn reads_packed(
     let operands = operands.supposed_packed();
     // SAFETY: torch's current stream of the device, which torch keeps; the job is not run.
     let job = || unsafe { operands.job(stream, &request, &c) };
-    let job = py.detach(|| place.on_its_threads(job))?;
+    let job = place.compute(py, job)?;
     Ok(job.reads_packed()[1])
 }
 

@@ -15,14 +15,15 @@
 
 use std::process;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cuda_driver::{Gpu, keep_context};
 use cuda_std::executor::{Checks, Stop};
-use pyo3::Python;
+use pyo3::exceptions::PyImportError;
+use pyo3::{PyErr, PyResult, Python, ffi};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tilewright::Sizes;
 use tilewright::plan::{Description, GemmPlan, Options, Placement};
@@ -46,7 +47,59 @@ pub(crate) struct State {
 /// The CPU executor.
 struct Executor {
     device: Device,
-    threads: ThreadPool,
+    /// There is one at least.
+    pools: Mutex<Vec<Pool>>,
+}
+
+/// As many threads as there are processors, for one call or several at a time.
+struct Pool {
+    threads: Arc<ThreadPool>,
+    /// How many calls use them.
+    users: usize,
+}
+
+/// The most pools. More calls than that at a time share them, and may wait for each other.
+const MOST_POOLS: usize = 8;
+
+impl Pool {
+    fn new(number: usize) -> Result<Self, Failure> {
+        let threads = ThreadPoolBuilder::new().thread_name(move |index| format!("tilewright-{number}-{index}")).build();
+        let threads = threads.map_err(|error| {
+            Failure::new(Kind::Device, format!("cannot start the threads of the CPU executor: {error}"))
+        })?;
+        Ok(Self { threads: Arc::new(threads), users: 0 })
+    }
+}
+
+/// A pool while a call uses it.
+struct Used<'a> {
+    executor: &'a Executor,
+    number: usize,
+    threads: Arc<ThreadPool>,
+}
+
+impl Executor {
+    /// Threads for a call: ones that no other call uses, so that a small product need not wait for a large one, nor Ctrl-C.
+    fn threads(&self) -> Used<'_> {
+        let mut pools = lock(&self.pools);
+        if pools.len() < MOST_POOLS
+            && pools.iter().all(|pool| pool.users > 0)
+            // Where no more threads can be had, it waits.
+            && let Ok(pool) = Pool::new(pools.len())
+        {
+            pools.push(pool);
+        }
+        let (number, pool) =
+            pools.iter_mut().enumerate().min_by_key(|(_, pool)| pool.users).expect("there is one pool at least");
+        pool.users += 1;
+        Used { executor: self, number, threads: pool.threads.clone() }
+    }
+}
+
+impl Drop for Used<'_> {
+    fn drop(&mut self) {
+        lock(&self.executor.pools)[self.number].users -= 1;
+    }
 }
 
 /// The state of this process, or of one that it was forked from.
@@ -80,11 +133,8 @@ impl State {
         if let Some(executor) = self.executor.get() {
             return Ok(executor);
         }
-        let threads = ThreadPoolBuilder::new().thread_name(|index| format!("tilewright-{index}")).build();
-        let threads = threads.map_err(|error| {
-            Failure::new(Kind::Device, format!("cannot start the threads of the CPU executor: {error}"))
-        })?;
-        Ok(self.executor.get_or_init(|| Executor { device: Device::cpu(Checks::Bounds), threads }))
+        let pools = Mutex::new(vec![Pool::new(0)?]);
+        Ok(self.executor.get_or_init(|| Executor { device: Device::cpu(Checks::Bounds), pools }))
     }
 
     fn gpu(&self, ordinal: usize) -> Result<Device, Failure> {
@@ -120,7 +170,7 @@ impl Place {
         work: impl FnOnce() -> Result<R, Failure> + Send,
     ) -> Result<R, Failure> {
         match self {
-            Self::Cpu => State::get().executor()?.threads.install(work),
+            Self::Cpu => State::get().executor()?.threads().threads.install(work),
             Self::Cuda(_) => work(),
         }
     }
@@ -138,7 +188,8 @@ impl Place {
         let Self::Cpu = self else { return py.detach(work) };
         let stop = Stop::new();
         let (sender, mut receiver) = mpsc::channel();
-        State::get().executor()?.threads.in_place_scope(|scope| {
+        let used = State::get().executor()?.threads();
+        used.threads.in_place_scope(|scope| {
             let asked = stop.clone();
             // The receiver is there until this has sent, or panicked.
             scope.spawn(move |_| drop(sender.send(asked.listen(work))));
@@ -180,6 +231,26 @@ pub(crate) fn prepare(_holds_interpreter: Python<'_>, place: Place) -> Result<()
         let mut result = tilewright::DeviceMatrix::new(device.upload(&[0.0])?, 1, 1, [1, 1])?;
         Ok(plan.run(&device, 1.0, &number, &number, 0.0, &mut result, &mut plan.workspace(&device)?)?)
     })
+}
+
+/// Refuses a second interpreter of this process: what is kept of Python's objects, such as the classes of exceptions, is of the first one, and goes
+/// with it.
+pub(crate) fn check_interpreter(py: Python<'_>) -> PyResult<()> {
+    /// No interpreter has this number.
+    const NONE: i64 = -1;
+    static FIRST: AtomicI64 = AtomicI64::new(NONE);
+    // SAFETY: this thread holds an interpreter, which both functions are about.
+    let this = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    if this < 0 {
+        return Err(PyErr::fetch(py));
+    }
+    match FIRST.compare_exchange(NONE, this, Ordering::AcqRel, Ordering::Acquire) {
+        Err(first) if first != this => Err(PyImportError::new_err(format!(
+            "tilewright is imported by interpreter {this} of this process, and interpreter {first} has it: one interpreter of a process can, \
+             so import it in that one, or start another process"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Initializes CUDA's driver, unless a process that this one was forked from has done so: then everything that the driver is asked

@@ -1,16 +1,16 @@
 //! One call: from operands of any kind to a result that is queued.
 
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyTuple};
+use pyo3::types::{IntoPyDict, PyString, PyTuple};
 use tilewright::plan::{self, Triangle};
 use tilewright::{Precision, Wanted};
 
 use crate::array::Array;
 use crate::engine::{Finish, Job, PackedMemory, Place, Step, Stream};
-use crate::error::{Failure, argument};
+use crate::error::{Failure, argument, operand_type};
 use crate::process::prepare;
 use crate::shape::{MOST_OPERANDS, Products, Rule, View, tuple};
-use crate::tensor::{self, Tensor, common_place};
+use crate::tensor::{self, Tensor, common_place, shown};
 use crate::torch::{self, Audience, Named, Torch, check_devices, not_in_memory};
 
 /// What happens to operands in the CPU's memory.
@@ -49,6 +49,18 @@ impl OnCpu {
             )),
         }
     }
+}
+
+/// An option that is text.
+pub(crate) fn text<'a>(name: &str, value: &'a Bound<'_, PyAny>) -> Result<&'a str, Failure> {
+    let text = value.cast::<PyString>();
+    let text = text.map_err(|_| operand_type(format!("{name} is {}: pass a string", shown(value))))?;
+    text.to_str().map_err(|_| argument(format!("{name} is {}, which is no text", shown(value))))
+}
+
+/// An option that is true or false.
+pub(crate) fn flag(name: &str, value: &Bound<'_, PyAny>) -> Result<bool, Failure> {
+    value.extract().map_err(|_| operand_type(format!("{name} is {}: pass True or False", shown(value))))
 }
 
 /// How a product is computed.
@@ -273,11 +285,13 @@ pub(crate) fn multiply<'py>(
     a: &Bound<'py, PyAny>,
     b: &Bound<'py, PyAny>,
     out: Option<&Bound<'py, PyAny>>,
-    precision: &str,
-    on_cpu: &str,
-    part: &str,
-    invariant: bool,
+    precision: &Bound<'py, PyAny>,
+    on_cpu: &Bound<'py, PyAny>,
+    part: &Bound<'py, PyAny>,
+    invariant: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let (precision, on_cpu, part) = (text("precision", precision)?, text("on_cpu", on_cpu)?, text("part", part)?);
+    let invariant = flag("invariant", invariant)?;
     let request = Request::bare(Options::parse(rule, precision, on_cpu, part, invariant)?);
     compute(Given::two(a, b, out), &request, |torch, audience| {
         let options = [("precision", precision), ("on_cpu", on_cpu), ("part", part)].into_py_dict(a.py())?;
@@ -344,11 +358,13 @@ pub(crate) fn explain<'py>(
     rule: &str,
     a: &Bound<'py, PyAny>,
     b: &Bound<'py, PyAny>,
-    precision: &str,
-    on_cpu: &str,
-    part: &str,
-    invariant: bool,
+    precision: &Bound<'py, PyAny>,
+    on_cpu: &Bound<'py, PyAny>,
+    part: &Bound<'py, PyAny>,
+    invariant: &Bound<'py, PyAny>,
 ) -> PyResult<String> {
+    let (precision, on_cpu, part) = (text("precision", precision)?, text("on_cpu", on_cpu)?, text("part", part)?);
+    let invariant = flag("invariant", invariant)?;
     let request = Request::bare(Options::parse(rule, precision, on_cpu, part, invariant)?);
     let given = Given::two(a, b, None);
     let named = given.named(&request);
@@ -366,10 +382,14 @@ pub(crate) fn explain<'py>(
     if c.view.is_empty() {
         return Ok("The product has no elements: there is nothing to compute.\n".to_owned());
     }
-    prepare(a.py(), place)?;
-    // SAFETY: the default stream is valid; the job is not run.
-    let job = place.on_its_threads(|| unsafe { operands.job(Stream::LEGACY, &request, &c) })?;
-    Ok(job.explanation())
+    let py = a.py();
+    prepare(py, place)?;
+    let explanation = || {
+        // SAFETY: the default stream is valid; the job is not run.
+        let job = unsafe { operands.job(Stream::LEGACY, &request, &c)? };
+        Ok(job.explanation())
+    };
+    Ok(place.compute(py, explanation)?)
 }
 
 pub(crate) fn contiguous(shape: Vec<usize>) -> Result<View, Failure> {
@@ -407,7 +427,7 @@ fn compute_in_memory<'py>(
     prepare(py, place)?;
     // SAFETY: torch's current stream of the device, which torch keeps.
     let job = || unsafe { operands.job(stream, request, c) };
-    let job = py.detach(|| place.on_its_threads(job))?;
+    let job = place.compute(py, job)?;
     let bytes = job.workspace_bytes();
     let workspace = match place {
         Place::Cuda(_) if bytes > 0 => Some(torch.empty(a, &[bytes.div_ceil(size_of::<f32>())])?),

@@ -3,6 +3,7 @@
 use std::iter;
 
 use crate::once::Once;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use tilewright::{Device, DeviceMatrix, kernels};
@@ -11,7 +12,7 @@ use crate::array::Array;
 use crate::engine::{Place, Stream, load, span};
 use crate::error::{Failure, argument, operand_type};
 use crate::process::prepare;
-use crate::product::OnCpu;
+use crate::product::{OnCpu, text};
 use crate::shape::{Scalings, Strides, tuple};
 use crate::tensor::{Tensor, common_place, type_name};
 use crate::torch::{Named, Torch, check_devices, not_in_memory};
@@ -152,8 +153,9 @@ pub(crate) fn scale<'py>(
     rows: Option<&Bound<'py, PyAny>>,
     columns: Option<&Bound<'py, PyAny>>,
     out: Option<&Bound<'py, PyAny>>,
-    on_cpu: &str,
+    on_cpu: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let on_cpu = text("on_cpu", on_cpu)?;
     let objects = Objects { matrix, rows, columns, out };
     let (number, place) = (number(by)?, OnCpu::parse(on_cpu)?);
     let named = objects.named();
@@ -199,7 +201,13 @@ fn number(by: &Bound<'_, PyAny>) -> Result<f32, Failure> {
             type_name(by)
         )));
     }
-    Ok(by.extract::<f64>()? as f32)
+    match by.extract::<f64>() {
+        Ok(number) => Ok(number as f32),
+        Err(error) if error.is_instance_of::<PyOverflowError>(by.py()) => {
+            Err(argument("by is a number beyond all of float's: pass one of those, such as math.inf"))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Scales tensors that are plain memory; gives none if they are on a device whose memory kernels cannot use, or are to be

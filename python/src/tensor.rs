@@ -1,9 +1,11 @@
 //! What an operand is: memory with a shape, from whatever library.
 
-use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use std::cell::Cell;
 
-use crate::dlpack;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyType};
+
+use crate::dlpack::{self, Taken};
 use crate::engine::{Place, Stream, wait_for};
 use crate::error::{Failure, argument, operand_type};
 use crate::once::name;
@@ -26,7 +28,38 @@ pub(crate) struct Tensor {
     pub(crate) is_copy: bool,
     /// What keeps the memory as it is, if that is not the caller's object itself.
     #[expect(dead_code, reason = "it is dropped, and not looked at")]
-    pub(crate) keeper: Option<Py<PyAny>>,
+    pub(crate) keeper: Option<Taken>,
+}
+
+/// An object is asked for its memory, which may call this package, which may ask the next one.
+struct Within;
+
+/// How many may be asked within each other. Each call takes some of the stack, which Python's own limit knows nothing of.
+const MOST_WITHIN: usize = 64;
+
+thread_local! {
+    /// How many are.
+    static WITHIN: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Within {
+    /// One more.
+    fn another(name: &str) -> Result<Self, Failure> {
+        if WITHIN.get() == MOST_WITHIN {
+            return Err(argument(format!(
+                "{name} is asked for its memory within {MOST_WITHIN} other arrays that are: what it hands over has to be made without \
+                 products of arrays that do the same without end"
+            )));
+        }
+        WITHIN.set(WITHIN.get() + 1);
+        Ok(Self)
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        WITHIN.set(WITHIN.get() - 1);
+    }
 }
 
 impl Tensor {
@@ -51,11 +84,15 @@ impl Tensor {
     /// The tensor that an object is, of a library other than torch.
     pub(crate) fn import(name: &'static str, object: &Bound<'_, PyAny>) -> Result<Self, Failure> {
         let py = object.py();
-        if object.hasattr(name!(py, "__dlpack__"))? && object.hasattr(name!(py, "__dlpack_device__"))? {
+        let _within = Within::another(name)?;
+        // A class has what its objects have, and is no array.
+        let is_class = object.is_instance_of::<PyType>();
+        if !is_class && object.hasattr(name!(py, "__dlpack__"))? && object.hasattr(name!(py, "__dlpack_device__"))? {
             return dlpack::import(name, object);
         }
         // The attribute may be there, and raise an AttributeError because the array is in the processor's memory.
-        match object.getattr_opt(name!(py, "__cuda_array_interface__"))? {
+        let interface = object.getattr_opt(name!(py, "__cuda_array_interface__"))?;
+        match interface.filter(|interface| !is_class && !interface.is_none()) {
             Some(interface) => from_cuda_array(name, object, &interface),
             None => Err(operand_type(format!(
                 "{name} is of type {}: pass a torch tensor, or an array that has __dlpack__ (NumPy, CuPy, JAX) or \
@@ -103,7 +140,8 @@ impl Tensor {
             if read.start < written.end && written.start < read.end {
                 let operand = operand.name;
                 return Err(argument(format!(
-                    "{name} overlaps {operand} in memory, which is read while {name} is written: give {name} memory of its own"
+                    "{name} overlaps {operand} in memory, from the first element to the last with all gaps: {operand} is read while \
+                     {name} is written, so give {name} memory of its own"
                 )));
             }
         }
@@ -164,28 +202,82 @@ pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().fully_qualified_name().map_or_else(|_| "unknown".to_owned(), |name| name.to_string())
 }
 
+/// What an object looks like in a message.
+pub(crate) fn shown(object: &Bound<'_, PyAny>) -> String {
+    /// Longer ones are cut off.
+    const MOST: usize = 200;
+    let Ok(text) = object.repr() else { return format!("something of type {}", type_name(object)) };
+    let text = text.to_string_lossy();
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
+    }
+}
+
+/// The entries of a CUDA array interface.
+struct Entries<'a, 'py> {
+    /// The array's name.
+    name: &'static str,
+    entries: &'a Bound<'py, PyDict>,
+}
+
+impl<'py> Entries<'_, 'py> {
+    /// One that need not be there, or may be None.
+    fn optional<T>(&self, key: &str, expected: &str) -> Result<Option<T>, Failure>
+    where
+        T: for<'a> FromPyObject<'a, 'py>,
+    {
+        let entry = self.entries.get_item(key)?.filter(|entry| !entry.is_none());
+        let read = |entry: Bound<'py, PyAny>| {
+            entry.extract::<T>().map_err(|_| {
+                let Self { name, .. } = self;
+                operand_type(format!(
+                    "the __cuda_array_interface__ of {name} has {key}={}: expected {expected}",
+                    shown(&entry)
+                ))
+            })
+        };
+        entry.map(read).transpose()
+    }
+
+    /// One that has to be there.
+    fn required<T>(&self, key: &str, expected: &str) -> Result<T, Failure>
+    where
+        T: for<'a> FromPyObject<'a, 'py>,
+    {
+        let Self { name, .. } = self;
+        self.optional(key, expected)?.ok_or_else(|| {
+            argument(format!("the __cuda_array_interface__ of {name} has no `{key}`: expected {expected}"))
+        })
+    }
+}
+
 /// A tensor by the CUDA array interface, versions 2 and 3.
 fn from_cuda_array(
     name: &'static str,
     object: &Bound<'_, PyAny>,
     interface: &Bound<'_, PyAny>,
 ) -> Result<Tensor, Failure> {
-    let interface = interface.cast::<PyDict>()?;
-    let entry = |key: &str| -> Result<Bound<'_, PyAny>, Failure> {
-        interface
-            .get_item(key)?
-            .ok_or_else(|| argument(format!("the __cuda_array_interface__ of {name} has no `{key}`")))
-    };
-    let dtype: String = entry("typestr")?.extract()?;
+    let entries = interface.cast::<PyDict>().map_err(|_| {
+        operand_type(format!("the __cuda_array_interface__ of {name} is {}: expected a dict", shown(interface)))
+    })?;
+    let entries = Entries { name, entries };
+    let dtype: String = entries.required("typestr", "the elements' type, as \"<f4\"")?;
     if dtype != "<f4" {
         return Err(wrong_dtype(name, &dtype));
     }
-    let shape: Vec<usize> = entry("shape")?.extract()?;
-    let (address, is_read_only): (usize, bool) = entry("data")?.extract()?;
-    let view = match interface.get_item("strides")?.filter(|strides| !strides.is_none()) {
+    if entries.optional::<Bound<'_, PyAny>>("mask", "")?.is_some() {
+        return Err(argument(format!(
+            "the __cuda_array_interface__ of {name} has a mask, which kernels do not look at: pass an array of which all elements count"
+        )));
+    }
+    let shape: Vec<usize> = entries.required("shape", "a tuple of whole numbers from 0 on")?;
+    let (address, is_read_only): (usize, Bound<'_, PyAny>) =
+        entries.required("data", "a tuple of an address and whether it is read-only")?;
+    let is_read_only = is_read_only.is_truthy()?;
+    let view = match entries.optional::<Vec<i64>>("strides", "a tuple of whole numbers")? {
         None => View::contiguous(shape),
         Some(in_bytes) => {
-            let in_bytes: Vec<i64> = in_bytes.cast::<PyTuple>()?.extract()?;
             let size = size_of::<f32>() as i64;
             if in_bytes.len() != shape.len() || in_bytes.iter().any(|stride| stride % size != 0) {
                 return Err(argument(format!(
@@ -201,8 +293,8 @@ fn from_cuda_array(
     let view = view.ok_or_else(|| argument(format!("{name} has more elements than can be counted")))?;
     // An array without elements has no memory that would be a GPU's.
     let ordinal = if view.is_empty() { 0 } else { gpu_of_address(address)? };
-    if let Some(stream) = interface.get_item("stream")?.filter(|stream| !stream.is_none()) {
-        let stream = Stream(stream.extract()?);
+    if let Some(stream) = entries.optional("stream", "a stream's number")? {
+        let stream = Stream(stream);
         // SAFETY: the interface promises that the array can be used behind this stream of its GPU; 1 and 2 stand for the two
         // default streams there as they do for the driver.
         object.py().detach(|| unsafe { wait_for(ordinal, stream) })?;

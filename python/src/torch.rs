@@ -76,7 +76,11 @@ impl Torch {
         }
         let modules = py.import(name!(py, "sys"))?.getattr(name!(py, "modules"))?;
         // A name that must not be imported is there as None.
-        if modules.cast::<PyDict>()?.get_item("torch")?.is_none_or(|torch| torch.is_none()) {
+        let Some(torch) = modules.cast::<PyDict>()?.get_item("torch")?.filter(|torch| !torch.is_none()) else {
+            return Ok(None);
+        };
+        // Nobody has a tensor before there is the class: while another thread imports the module, or where it is another one of that name.
+        if torch.getattr_opt(name!(py, "Tensor"))?.is_none() {
             return Ok(None);
         }
         Ok(Some(TORCH.get_or_try_init(py, || Self::find(py))?))

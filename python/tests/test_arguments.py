@@ -49,7 +49,19 @@ def test_other_types_of_elements_are_named_and_never_cast(dtype: str) -> None:
     assert message.startswith("b ") and dtype.removesuffix("8").rstrip("0123456789") in message and "float32" in message
 
 
-@pytest.mark.parametrize("other", [[[1.0]], 1.0, None, "a"])
+@pytest.mark.parametrize("dtype", [">f4", "O", "S4", "M8[s]", "V4", "longdouble", [("x", "f4")]])
+def test_types_that_dlpack_does_not_have_are_named_too(dtype: Any) -> None:
+    other = np.zeros((2, 2), dtype)
+    for call in (
+        lambda: tilewright.matmul(zeros(2, 2), other, on_cpu="emulate"),
+        lambda: tilewright.grouped_matmul([zeros(2, 2)], [other], on_cpu="emulate"),
+    ):
+        with pytest.raises(tilewright.OperandTypeError) as error:
+            call()
+        assert f"b has elements of type {other.dtype}" in str(error.value) and "float32" in str(error.value)
+
+
+@pytest.mark.parametrize("other", [[[1.0]], 1.0, None, "a", np.ndarray, tilewright.Array])
 def test_what_is_no_array_is_named_by_its_type(other: Any) -> None:
     with pytest.raises(tilewright.OperandTypeError, match=type(other).__name__):
         tilewright.matmul(zeros(2, 2), other, on_cpu="emulate")
@@ -68,6 +80,80 @@ def test_options_are_listed_where_one_is_unknown() -> None:
     assert "maybe" in message and "refuse" in message and "emulate" in message
 
 
+def calls(**options: Any) -> list[Any]:
+    """Calls of each function with these options."""
+    a = zeros(2, 2)
+    options = {"on_cpu": "emulate"} | options
+    return [
+        lambda: tilewright.matmul(a, a, **options),
+        lambda: tilewright.matvec(a, a[0], **options),
+        lambda: tilewright.bmm(a[None], a[None], **options),
+        lambda: tilewright.linear(a, a, **options),
+        lambda: tilewright.addmm(a, a, a, **options),
+        lambda: tilewright.baddbmm(a, a[None], a[None], **options),
+        lambda: tilewright.explain(a, a, **options),
+        lambda: tilewright.grouped_matmul([a], [a], **options),
+        lambda: tilewright.scale(a, **options),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "functions"),
+    [
+        ("precision", None, 8),
+        ("precision", b"fp32", 8),
+        ("on_cpu", 1, 9),
+        ("on_cpu", None, 9),
+        ("invariant", 1, 7),
+        ("invariant", None, 7),
+        ("invariant", "yes", 7),
+    ],
+)
+def test_options_of_other_types_are_named(option: str, value: Any, functions: int) -> None:
+    for call in calls(**{option: value})[:functions]:
+        with pytest.raises(tilewright.OperandTypeError) as error:
+            call()
+        assert str(error.value).startswith(f"{option} is {value!r}: pass ")
+
+
+def test_a_part_that_is_no_text_is_named() -> None:
+    with pytest.raises(tilewright.OperandTypeError, match="part is None: pass a string"):
+        tilewright.matmul(zeros(2, 2), zeros(2, 2), part=None, on_cpu="emulate")  # pyright: ignore[reportArgumentType, reportCallIssue]
+    assert "part is '\\ud800'" in refused(zeros(2, 2), zeros(2, 2), part="\ud800")
+
+
+@pytest.mark.parametrize("value", ["abc", "1e-3", [1], np.array([1e-3, 2]), 1j, object()])
+@pytest.mark.parametrize("option", ["tolerance", "guarantee"])
+def test_an_error_that_is_no_number_is_named(option: str, value: Any) -> None:
+    for call in calls(**{option: value})[:8]:
+        with pytest.raises(tilewright.OperandTypeError) as error:
+            call()
+        assert option in str(error.value) and repr(value) in str(error.value)
+
+
+def test_numbers_that_no_float_holds_are_refused() -> None:
+    a, large = zeros(2, 2), 10**5000
+    for call in (
+        lambda: tilewright.scale(a, large, on_cpu="emulate"),
+        lambda: tilewright.scale(a, -large, on_cpu="emulate"),
+        lambda: tilewright.linear(a, a, scale=large, on_cpu="emulate"),
+        lambda: tilewright.linear(a, a, activation=("add", large), on_cpu="emulate"),
+        lambda: tilewright.addmm(a, a, a, beta=large, on_cpu="emulate"),
+        lambda: tilewright.matmul(a, a, tolerance=large, on_cpu="emulate"),
+    ):
+        with pytest.raises(tilewright.ArgumentError, match="beyond all of float's"):
+            call()
+
+
+@pytest.mark.parametrize("other", [5, None])
+def test_a_group_that_is_no_list_is_named(other: Any) -> None:
+    for name, a, b in (("a", other, []), ("b", [], other)):
+        with pytest.raises(tilewright.OperandTypeError, match=f"{name} is of type {type(other).__name__}"):
+            tilewright.grouped_matmul(a, b, on_cpu="emulate")
+    with pytest.raises(tilewright.OperandTypeError, match="out is of type int"):
+        tilewright.grouped_matmul([], [], out=5, on_cpu="emulate")  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
 def test_layouts_that_kernels_do_not_take_are_refused() -> None:
     message = refused(zeros(4, 4)[::-1], zeros(4, 4))
     assert "a has shape (4, 4)" in message and "-4" in message and "extent 0" in message
@@ -75,6 +161,10 @@ def test_layouts_that_kernels_do_not_take_are_refused() -> None:
     tilewright.matmul(zeros(4, 4)[3:2:-1], zeros(4, 4), on_cpu="emulate")
     shifted = np.frombuffer(bytearray(65), np.uint8)[1:].view(np.float32).reshape(4, 4)
     assert "multiples of 4" in refused(zeros(4, 4), shifted)
+    # Of a field of records that are no whole number of elements.
+    packed = np.zeros((4, 4), [("number", "f4"), ("flag", "u1")])["number"]
+    message = refused(packed, zeros(4, 4))
+    assert message.startswith("a.__dlpack__()") and "itemsize" in message and "copy" in message
 
 
 def test_results_that_cannot_be_written_to_are_refused() -> None:
@@ -85,6 +175,9 @@ def test_results_that_cannot_be_written_to_are_refused() -> None:
     assert "read-only" in refused(a, a, out=read_only)
     assert "overlaps a" in refused(a, zeros(4, 4), out=a)
     assert "overlaps b" in refused(zeros(4, 4), a, out=a[:, ::-1][:, ::-1])
+    # Columns between others: they have no element in common, and the message does not say so.
+    whole = zeros(4, 8)
+    assert "with all gaps" in refused(whole[:, :4], a, out=whole[:, 4:])
     repeated = np.lib.stride_tricks.as_strided(zeros(4), (4, 4), (0, 4))
     assert "overlaps itself" in refused(a, a, out=repeated)
     with pytest.raises(TypeError, match="out"):
@@ -185,6 +278,27 @@ def test_the_cuda_array_interface_is_checked() -> None:
         tilewright.matmul(OnGpu(typestr="<f8"), OnGpu())
     assert "whole elements" in refused(OnGpu(strides=(6, 4)), OnGpu())
     assert "-8" in refused(OnGpu(strides=(-32, 4)), OnGpu())
+    for entry, value in (
+        ("shape", 5),
+        ("shape", (-1, 2)),
+        ("shape", (10**30,)),
+        ("data", 0),
+        ("data", (-1, False)),
+        ("data", (0x1000,)),
+        ("strides", 5),
+        ("strides", ("a", "b")),
+        ("typestr", b"<f4"),
+    ):
+        with pytest.raises(tilewright.OperandTypeError) as error:
+            tilewright.matmul(OnGpu(**{entry: value}), OnGpu())
+        assert f"__cuda_array_interface__ of a has {entry}={value!r}: expected" in str(error.value)
+    assert "no `shape`" in refused(OnGpu(shape=None), OnGpu())
+    assert "mask" in refused(OnGpu(mask=OnGpu()), OnGpu())
+    for interface, words in ((5, "is 5: expected a dict"), (None, "is of type")):
+        wrong = OnGpu()
+        wrong.__cuda_array_interface__ = interface
+        with pytest.raises(tilewright.OperandTypeError, match=words):
+            tilewright.matmul(zeros(2, 2), wrong)
     nothing = OnGpu(shape=(0, 2), data=(0, False))
     message = refused(nothing, zeros(2, 2))
     assert "a is on cuda:0" in message and "b is on the CPU" in message

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import subprocess
+import sys
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -177,6 +180,29 @@ def test_what_is_no_capsule_is_refused() -> None:
     assert "int" in message and "__dlpack__" in message and message.startswith("a.")
 
 
+@pytest.mark.parametrize("device", [None, (CPU,), (CPU, 0, 0), [CPU, 0], (1.0, 0), (10**20, 0), "ab"])
+def test_what_is_no_device_is_refused(device: Any) -> None:
+    with pytest.raises(tilewright.OperandTypeError) as error:
+        tilewright.matmul(ones(2, 2), Given(True, device=device), on_cpu="emulate")
+    assert f"b.__dlpack_device__() has returned {device!r}" in str(error.value)
+
+
+def test_what_is_not_handed_over_is_said_with_the_reason() -> None:
+    class Refusing(Given):
+        def __dlpack__(self, **_options: Any) -> Any:
+            raise BufferError("it is elsewhere")
+
+    message = refused(Refusing(True))
+    assert message.startswith("a.__dlpack__()") and "it is elsewhere" in message
+
+    class Failing(Given):
+        def __dlpack__(self, **_options: Any) -> Any:
+            raise KeyError("its own")
+
+    with pytest.raises(KeyError, match="its own"):
+        tilewright.matmul(Failing(True), ones(2, 2), on_cpu="emulate")
+
+
 def test_another_version_is_refused() -> None:
     assert "DLPack 2" in refused(Given(True, major=2))
     # What a minor version adds changes nothing.
@@ -191,3 +217,113 @@ def test_results_have_to_be_the_callers_memory_and_writable() -> None:
         assert given.numbers.tolist() == [2.0] * 8
         # As operands they are as good as any.
         tilewright.matmul(given, ones(2, 2), on_cpu="emulate")
+
+
+class Kept:
+    """Hands over the same capsule each time, as none may."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack_device__(self) -> Any:
+        return (CPU, 0)
+
+    def __dlpack__(self, **_options: Any) -> Any:
+        return self.capsule
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_nobody_else_can_take_a_tensor_that_is_read(version: Any) -> None:
+    numbers = np.full((2, 2), 3.0, np.float32)
+    before = sys.getrefcount(numbers)
+    kept = Kept(numbers.__dlpack__(max_version=version))
+
+    class Thief:
+        """Takes the first operand's tensor over, and deletes it, after that has been read."""
+
+        stolen = False
+
+        def __dlpack_device__(self) -> Any:
+            return (CPU, 0)
+
+        def __dlpack__(self, **options: Any) -> Any:
+            try:
+                np.from_dlpack(kept)
+                self.stolen = True
+            except ValueError:
+                pass
+            return ones(2, 2).__dlpack__(**options)
+
+    thief = Thief()
+    product = tilewright.matmul(kept, thief, on_cpu="emulate")
+    assert not thief.stolen
+    np.testing.assert_array_equal(np.asarray(product), 6 * ones(2, 2))
+    # It was deleted after the call.
+    assert sys.getrefcount(numbers) == before
+    assert "new capsule each time" in refused(kept)
+    # A tensor that is refused stays with its capsule.
+    kept = Kept(np.ones((2, 3), np.float64).__dlpack__(max_version=version))
+    refused(kept)
+    np.testing.assert_array_equal(np.from_dlpack(kept), np.ones((2, 3)))
+
+
+@versions
+def test_each_tensor_is_deleted_once(is_versioned: bool) -> None:
+    deleted: list[int] = []
+    deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleted.append)
+
+    class Deletable(Given):
+        def __init__(self, **changes: Any) -> None:
+            super().__init__(is_versioned, **changes)
+            self.managed.deleter = ctypes.cast(deleter, ctypes.c_void_p)
+
+    a, b, out = Deletable(), Deletable(), Deletable()
+    addresses = sorted(ctypes.addressof(given.managed) for given in (a, b, out))
+    tilewright.matmul(a, b, out=out, on_cpu="emulate")
+    assert sorted(deleted) == addresses
+    # Also where something is wrong with another one.
+    deleted.clear()
+    refused(a, out=Deletable(shape=(3, 3)))
+    assert len(deleted) == 2
+    deleted.clear()
+    # Whoever makes the capsule deletes what nobody takes.
+    refused(Deletable(bits=64))
+    assert not deleted
+
+
+def test_arrays_that_ask_for_one_another_without_end_are_refused() -> None:
+    program = """
+        import sys
+        import numpy as np
+        import tilewright
+
+        # The stack ends before this.
+        sys.setrecursionlimit(1_000_000)
+
+        class Nested:
+            def __init__(self, depth):
+                self.depth = depth
+
+            def __dlpack_device__(self):
+                return (1, 0)
+
+            def __dlpack__(self, **options):
+                if self.depth == 0:
+                    return np.ones((2, 2), np.float32).__dlpack__(**options)
+                return product(self.depth - 1).__dlpack__(**options)
+
+        def product(depth):
+            return tilewright.matmul(Nested(depth), np.ones((2, 2), np.float32), on_cpu="emulate")
+
+        assert (np.asarray(product(20)) == 2.0**21).all()
+        for _ in range(3):
+            try:
+                product(-1)
+            except tilewright.ArgumentError as error:
+                print(error)
+        assert (np.asarray(product(0)) == 2.0).all()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, f"{result.returncode} {result.stderr}"
+    assert result.stdout.count("a is asked for its memory within 64 other arrays") == 3

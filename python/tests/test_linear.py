@@ -312,6 +312,11 @@ def test_wrong_activations_are_named(random: np.random.Generator) -> None:
     assert "relu takes 0 numbers" in of(ValueError, ("relu", 1.0))
     assert "hardtanh takes 2 numbers" in of(ValueError, ("hardtanh", 1, 2, 3))
     assert "leaky_relu" in of(TypeError, ("leaky_relu", "steep"))
+    for bounds in (("hardtanh", 2, -2), ("clamp", math.nan), ("clamp", None, math.nan), ("hardtanh", math.nan, 1)):
+        assert f"{bounds[0]} has the bounds" in of(ValueError, bounds)
+    # As torch's, all of it is the larger bound then.
+    assert (linear(x, w, activation=("clamp", 2, -2)) == -2).all()
+    assert "gelu" in of(ValueError, ("gelu", x))
     assert "gelu" in of(ValueError, ("gelu", "sigmoid")) and "gelu" in of(ValueError, ("gelu", "none", 1))
     assert "mul is given 0" in of(ValueError, ("mul",)) and "add is given 3" in of(ValueError, ("add", 1, 2, 3))
     assert "add" in of(TypeError, ("add", 1.0, x))

@@ -95,6 +95,44 @@ def test_torch_is_not_imported_unless_it_is_in_use() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_a_second_interpreter_of_a_process_is_refused() -> None:
+    program = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+import tilewright
+other = interpreters.create()
+interpreters.run_string(other, "try:\\n import tilewright\\nexcept ImportError: print('refused', flush=True)")
+interpreters.destroy(other)
+try:
+    tilewright.matmul(5, 5)
+except tilewright.OperandTypeError:
+    print("in order")
+"""
+    result = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
+    assert result.stdout.split("\n") == ["refused", "in order", ""], result.stdout + result.stderr
+
+
+def test_arrays_are_multiplied_while_another_thread_imports_torch() -> None:
+    # Until that is done, a module is there that lacks most of its parts.
+    program = """
+import sys, types
+import numpy, tilewright
+sys.modules["torch"] = types.ModuleType("torch")
+one = numpy.ones((1, 1), numpy.float32)
+for product in (
+    tilewright.matmul(one, one, on_cpu="emulate"),
+    tilewright.linear(one, one, on_cpu="emulate"),
+    tilewright.scale(one, on_cpu="emulate"),
+    *tilewright.grouped_matmul([one], [one], on_cpu="emulate"),
+):
+    assert numpy.asarray(product)[0, 0] == 1
+tilewright.explain(one, one, on_cpu="emulate")
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)
+
+
 def test_what_imports_torch_is_there_when_it_is_asked_for() -> None:
     program = """
 import sys, tilewright
@@ -107,6 +145,12 @@ if __import__("importlib").util.find_spec("torch"):
     assert tilewright.nn.Linear.__module__ == "tilewright.nn" and tilewright.convert is tilewright.nn.convert
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", "import importlib.util\n" + program], check=True)
+
+
+def test_an_asterisk_asks_for_what_is_there() -> None:
+    for absent in ("", "import sys; sys.modules['torch'] = None; "):
+        program = absent + "from tilewright import *; assert matmul and scale and PackedMatrix"
+        subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)
 
 
 def test_exceptions_are_also_those_of_python() -> None:

@@ -23,6 +23,7 @@ For torch, the operators are `torch.ops.tilewright.matmul`, `fused_matmul` and `
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -85,6 +86,15 @@ __all__ = [
     "stats",
 ]
 
+try:
+    _has_torch = importlib.util.find_spec("torch") is not None
+except ValueError:
+    # What has the name in `sys.modules` is no module that was imported.
+    _has_torch = False
+if not _has_torch:
+    # An asterisk would ask for these. Type checkers read the list above.
+    globals()["__all__"] = [name for name in __all__ if name not in ("convert", "nn", "revert")]
+
 
 @overload
 def matmul(
@@ -137,8 +147,8 @@ def matmul(
         a: A tensor of float32 on a CUDA device: of torch, or of any library with `__dlpack__` or
             `__cuda_array_interface__`. Strides may be any that are not negative; nothing is copied.
         b: Another one on the same device, of the same kind.
-        out: Where to write the product: of its shape, on the same device, overlapping neither operand, nor itself. It
-            may have gaps.
+        out: Where to write the product: of its shape, on the same device. It may have gaps. From its first element to its last, gaps
+            included, it overlaps neither operand; none of its own elements is where another one is.
         precision: What is computed.
 
             - "fp32": as accurate as float32 arithmetic, element by element. Tensor cores multiply parts of the operands.
@@ -178,7 +188,8 @@ def matmul(
     Raises:
         ArgumentError: (a `ValueError`) for shapes that make no product, layouts that kernels do not take, and devices that
             differ or are not meant to be used.
-        OperandTypeError: (a `TypeError`) for other element types and for objects that are no arrays. Nothing is cast.
+        OperandTypeError: (a `TypeError`) for other element types, for objects that are no arrays, and for options of other types. Nothing
+            is cast.
         OutOfMemoryError: (a `MemoryError`) where there is too little memory. torch raises its own error.
         DeviceError: (a `RuntimeError`) where there is no GPU to use, or it fails.
     """
@@ -303,7 +314,7 @@ def grouped_matmul(
     """
     if tolerance is not None or guarantee is not None:
         precision = asked(precision, tolerance, guarantee)
-    return _grouped(list(a), list(b), None if out is None else list(out), precision, on_cpu)
+    return _grouped(_listed("a", a), _listed("b", b), None if out is None else _listed("out", out), precision, on_cpu)
 
 
 @overload
@@ -439,6 +450,14 @@ def __getattr__(name: str) -> Any:
         nn = importlib.import_module("tilewright.nn")
         return nn if name == "nn" else getattr(nn, name)
     raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+
+
+def _listed(name: str, matrices: Any) -> list[Any]:
+    try:
+        each = iter(matrices)
+    except TypeError:
+        raise OperandTypeError(f"{name} is of type {type(matrices).__name__}: pass a list of matrices") from None
+    return list(each)
 
 
 def _traced(rule: str, a: Any, b: Any, out: Any, precision: str, on_cpu: str, part: str, invariant: bool) -> Any:

@@ -19,7 +19,7 @@ class ArgumentError(Error, ValueError):
 
 
 class OperandTypeError(Error, TypeError):
-    """An operand of a wrong type, or with elements other than float32."""
+    """An operand or an option of a wrong type, or an operand with elements other than float32."""
 
     __module__ = "tilewright"
 

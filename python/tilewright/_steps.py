@@ -64,9 +64,11 @@ class Steps:
                 # None is what torch calls no bound of a clamp.
                 value = values[place] if place < len(values) else None
                 self.numbers.append(default if value is None else number("activation", name, value))
+            if name in ("hardtanh", "clamp"):
+                self._check_bounds(name, *self.numbers[-2:])
         elif name == "gelu":
             kind = values[0] if len(values) == 1 else "none" if not values else None
-            if kind not in ("none", "tanh"):
+            if not isinstance(kind, str) or kind not in ("none", "tanh"):
                 raise ArgumentError(f'activation: gelu is given {values!r}: expected nothing, "none" or "tanh"')
             self.names.append("gelu" if kind == "none" else "gelu_tanh")
         elif name == "mul" and len(values) == 1:
@@ -89,12 +91,20 @@ class Steps:
             known = ", ".join(sorted([*_NUMBERS, *_OTHERS]))
             raise ArgumentError(f"activation has a step {name!r}: expected one of {known}")
 
+    def _check_bounds(self, name: str, least: float, most: float) -> None:
+        # What torch does with a NaN, kernels do not; bounds of hardtanh that are the wrong way round, torch refuses.
+        if least != least or most != most or (name == "hardtanh" and least > most):
+            raise ArgumentError(f"activation: {name} has the bounds {least} and {most}: expected numbers, the least one first")
+
 
 def number(of: str, what: str, value: Any) -> float:
     """A number of Python. Not a tensor: its number may be in a GPU's memory, and its derivative would be lost."""
     if not _is_number(value):
         raise OperandTypeError(f"{of}: {what} is given {value!r} where it takes a number of Python")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ArgumentError(f"{of}: {what} is a number beyond all of float's: pass one of those, such as math.inf") from None
 
 
 def _is_number(value: Any) -> bool:
