@@ -14,6 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
 
 use crate::error::{Error, Nearest};
+use crate::numbers::{Numbers, check_given};
 
 /// The elements whose numbers one thread makes one after the other.
 const CHUNK: usize = 1 << 16;
@@ -73,13 +74,13 @@ pub struct Argument {
     pub(crate) element: Element,
     pub(crate) extents: Vec<usize>,
     /// Of outputs and scratch memory, none.
-    pub(crate) values: Option<Distribution>,
+    pub(crate) values: Option<Numbers>,
 }
 
 impl Argument {
     /// An array of `f32` that is read. The last extent is of neighbours in memory.
-    pub fn input(name: &'static str, extents: &[usize], values: Distribution) -> Self {
-        Self::new(name, Role::Input, extents, Some(values))
+    pub fn input(name: &'static str, extents: &[usize], values: impl Into<Numbers>) -> Self {
+        Self::new(name, Role::Input, extents, Some(values.into()))
     }
 
     /// An array of `f32` that is written.
@@ -88,8 +89,8 @@ impl Argument {
     }
 
     /// An array of `f32` that is read and written.
-    pub fn in_out(name: &'static str, extents: &[usize], values: Distribution) -> Self {
-        Self::new(name, Role::InOut, extents, Some(values))
+    pub fn in_out(name: &'static str, extents: &[usize], values: impl Into<Numbers>) -> Self {
+        Self::new(name, Role::InOut, extents, Some(values.into()))
     }
 
     /// An array of `f32` that the kernels of the operation have for themselves.
@@ -97,7 +98,7 @@ impl Argument {
         Self::new(name, Role::Scratch, extents, None)
     }
 
-    fn new(name: &'static str, role: Role, extents: &[usize], values: Option<Distribution>) -> Self {
+    fn new(name: &'static str, role: Role, extents: &[usize], values: Option<Numbers>) -> Self {
         Self { name, role, element: Element::F32, extents: extents.to_vec(), values }
     }
 
@@ -146,10 +147,20 @@ impl Argument {
     /// Its memory before a launch, without guard words: its numbers, or guard words all over, so that what is not written shows.
     pub(crate) fn memory(&self, seed: u64) -> Result<Vec<u32>, Error> {
         let len = self.len()?;
-        let Some(values) = self.values else { return Ok(self.element.guard(len)) };
+        let width = self.element.words();
+        let values = match &self.values {
+            None => return Ok(self.element.guard(len)),
+            Some(Numbers::Given(numbers)) => {
+                check_given(self, numbers, len)?;
+                let mut words = vec![0; len * width];
+                let elements = words.par_chunks_mut(width).zip(&numbers[..]);
+                elements.for_each(|(element, number)| self.element.write(element, *number));
+                return Ok(words);
+            }
+            Some(Numbers::Drawn(distribution)) => distribution,
+        };
         values.check(self)?;
         // Each chunk has a generator of its own, so the numbers do not depend on how many threads make them.
-        let width = self.element.words();
         let mut words = vec![0; len * width];
         words.par_chunks_mut(CHUNK * width).enumerate().for_each(|(chunk, words)| {
             let mut generator = StdRng::seed_from_u64(seed.wrapping_add((chunk as u64).wrapping_mul(CHUNK_SEED)));

@@ -195,6 +195,37 @@ pub enum Error {
         distribution: Distribution,
     },
 
+    /// More or fewer numbers are given for an argument than it has elements.
+    #[error(
+        "argument `{argument}` has extents {extents:?}, so {len} elements, and is given {given} numbers: give one for each element"
+    )]
+    GivenCount {
+        /// The argument.
+        argument: &'static str,
+        /// Its extents.
+        extents: Vec<usize>,
+        /// How many elements these are.
+        len: usize,
+        /// How many numbers are given.
+        given: usize,
+    },
+
+    /// A number is given for an argument that its elements cannot be.
+    #[error(
+        "argument `{argument}`, element {position}: {number} is given, which no element of type {element:?} can be: they are whole numbers from \
+         0 on, up to 4294967295 for `U32` and 2^53 for `U64`"
+    )]
+    GivenNumber {
+        /// The argument.
+        argument: &'static str,
+        /// What its elements are.
+        element: Element,
+        /// Where the element is, by the argument's extents.
+        position: String,
+        /// The number.
+        number: f64,
+    },
+
     /// A reference is of another number of outputs than there are.
     #[error(
         "the reference of operation `{operation}` is of {found} outputs, and the operation has {outputs}: give one list for each"
