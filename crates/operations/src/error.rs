@@ -284,8 +284,8 @@ pub enum Error {
 
     /// An element is not what it shall be.
     #[error(
-        "output `{argument}`, element {position}: found {found:e} (bits {bits:#x}), expected {value:e}, which is {error:.3e} off, more \
-         than {bound:.3e}; {wrong} of {len} elements are wrong"
+        "output `{argument}`, element {position}: found {found:e} (bits {bits:#x}), expected {value:e}{}; {wrong} of {len} elements are wrong",
+        how_far(*error, *bound)
     )]
     Wrong {
         /// The output.
@@ -444,6 +444,11 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
+}
+
+/// How far off an element is, if it is off by a number at all: a NaN in place of a number is not.
+fn how_far(error: f64, bound: f64) -> String {
+    if error.is_finite() { format!(", which is {error:.3e} off, more than {bound:.3e}") } else { String::new() }
 }
 
 impl Error {
