@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use cuda_std::Dim3;
 
 use crate::argument::{Distribution, Element};
+use crate::numbers::given_whole_numbers;
 
 /// An error of this library. Its message is complete and stands on its own.
 #[derive(Debug, thiserror::Error)]
@@ -184,7 +185,7 @@ pub enum Error {
     /// Numbers that an argument cannot have.
     #[error(
         "argument `{argument}` cannot have numbers of {distribution:?}, because its elements are {element:?}, or the limits are not in \
-         order: integers take `Integers` from 0 on, and `LogUniform` takes positive limits"
+         order: whole numbers take `Integers` that they can be, and `LogUniform` takes positive limits"
     )]
     BadDistribution {
         /// The argument.
@@ -212,8 +213,8 @@ pub enum Error {
 
     /// A number is given for an argument that its elements cannot be.
     #[error(
-        "argument `{argument}`, element {position}: {number} is given, which no element of type {element:?} can be: they are whole numbers from \
-         0 on, up to 4294967295 for `U32` and 2^53 for `U64`"
+        "argument `{argument}`, element {position}: {number} is given, which no element of type {element:?} can be: {}",
+        possible(*element)
     )]
     GivenNumber {
         /// The argument.
@@ -444,6 +445,12 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
+}
+
+/// Which numbers can be given for an element.
+fn possible(element: Element) -> String {
+    given_whole_numbers(element)
+        .map_or_else(|| "any".to_owned(), |(least, greatest)| format!("whole numbers from {least} to {greatest}"))
 }
 
 /// How far off an element is, if it is off by a number at all: a NaN in place of a number is not.

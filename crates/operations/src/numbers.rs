@@ -39,17 +39,21 @@ impl From<Vec<f64>> for Numbers {
     }
 }
 
+/// The least and the greatest number that can be given for an element, if elements are whole numbers. Beyond 2⁵³ doubles are no longer all whole
+/// numbers, and what was meant cannot be known.
+pub(crate) fn given_whole_numbers(element: Element) -> Option<(f64, f64)> {
+    element.whole_numbers().map(|(least, greatest)| (least as f64, greatest.min(1 << 53) as f64))
+}
+
 /// Whether there is a number for each element, and each is one that an element can be.
 pub(crate) fn check_given(argument: &Argument, numbers: &[f64], len: usize) -> Result<(), Error> {
     if numbers.len() != len {
         let (extents, given) = (argument.extents.clone(), numbers.len());
         return Err(Error::GivenCount { argument: argument.name, extents, given, len });
     }
-    let is_possible = |number: f64| match argument.element {
-        Element::F32 | Element::Bf16 | Element::F64 => true,
-        Element::U32 => number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number),
-        // Beyond 2⁵³ doubles are no longer all whole numbers, and what was meant cannot be known.
-        Element::U64 => number.fract() == 0.0 && (0.0..=(1u64 << 53) as f64).contains(&number),
+    let is_possible = |number: f64| {
+        given_whole_numbers(argument.element)
+            .is_none_or(|(least, greatest)| number.fract() == 0.0 && (least..=greatest).contains(&number))
     };
     match numbers.iter().position(|number| !is_possible(*number)) {
         None => Ok(()),
@@ -73,6 +77,8 @@ mod tests {
         let offsets = [0.0, 2.0, 2.0, 4_294_967_295.0];
         assert_eq!(given(Element::U32, &[2, 2], &offsets).unwrap(), offsets);
         assert_eq!(given(Element::U64, &[1], &[9_007_199_254_740_992.0]).unwrap(), [9_007_199_254_740_992.0]);
+        assert_eq!(given(Element::I32, &[2], &[-2_147_483_648.0, 3.0]).unwrap(), [-2_147_483_648.0, 3.0]);
+        assert_eq!(given(Element::F16, &[2], &[1.0 + 2f64.powi(-11), -3.5]).unwrap(), [1.0, -3.5]);
         assert_eq!(given(Element::F32, &[2], &[0.1, f64::INFINITY]).unwrap(), [f64::from(0.1f32), f64::INFINITY]);
         assert_eq!(given(Element::Bf16, &[2], &[1.0, -257.0]).unwrap(), [1.0, -256.0]);
         assert!(given(Element::F64, &[0], &[]).unwrap().is_empty());
@@ -88,6 +94,8 @@ mod tests {
             (Element::U32, f64::NAN),
             (Element::U32, 4_294_967_296.0),
             (Element::U64, 1e16),
+            (Element::I32, 2_147_483_648.0),
+            (Element::I32, -0.5),
         ] {
             let error = given(element, &[2, 2], &[0.0, 1.0, number, 0.0]).unwrap_err();
             assert!(
