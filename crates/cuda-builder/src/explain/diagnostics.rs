@@ -153,10 +153,7 @@ const OF_CUDA: [(&[&str], &str); 8] = [
         "atomic operations are those of an element: `x.get(i)` of a `GlobalAtomics`, `S.atomic(i)` of a shared array; then \
          `.fetch_add(value, Relaxed, Scope::Device)` and its like",
     ),
-    (
-        &["__ldg"],
-        "`__ldg(&x[i])` is `x.get_hinted(i, cache::ReadOnly)` of a `GlobalSlice`, whose `x.get(i)` does as well",
-    ),
+    (&["__ldg"], "`__ldg(&x[i])` is `x.get_hinted(i, cache::ReadOnly)` of a `GlobalSlice`"),
     (
         &[
             "sqrtf", "rsqrtf", "expf", "exp2f", "logf", "log2f", "sinf", "cosf", "tanhf", "powf", "fabsf", "floorf",
