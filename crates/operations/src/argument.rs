@@ -8,12 +8,13 @@
 use std::marker::PhantomData;
 
 use cuda_std::atomic::AtomicElement;
-use cuda_std::{Bf16, DisjointSlice, GlobalAtomics, GlobalSlice, GlobalSliceMut};
+use cuda_std::{Bf16, DisjointSlice, F16, GlobalAtomics, GlobalSlice, GlobalSliceMut};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
 
 use crate::error::{Error, Nearest};
+use crate::numbers::{Numbers, check_given};
 
 /// The elements whose numbers one thread makes one after the other.
 const CHUNK: usize = 1 << 16;
@@ -28,8 +29,12 @@ pub enum Element {
     F32,
     /// bfloat16, the upper half of an fp32 number.
     Bf16,
+    /// IEEE binary16.
+    F16,
     /// IEEE binary64.
     F64,
+    /// Signed, of 32 bits.
+    I32,
     /// Unsigned, of 32 bits.
     U32,
     /// Unsigned, of 64 bits. References know it in double precision: exactly up to 2⁵³.
@@ -73,13 +78,13 @@ pub struct Argument {
     pub(crate) element: Element,
     pub(crate) extents: Vec<usize>,
     /// Of outputs and scratch memory, none.
-    pub(crate) values: Option<Distribution>,
+    pub(crate) values: Option<Numbers>,
 }
 
 impl Argument {
     /// An array of `f32` that is read. The last extent is of neighbours in memory.
-    pub fn input(name: &'static str, extents: &[usize], values: Distribution) -> Self {
-        Self::new(name, Role::Input, extents, Some(values))
+    pub fn input(name: &'static str, extents: &[usize], values: impl Into<Numbers>) -> Self {
+        Self::new(name, Role::Input, extents, Some(values.into()))
     }
 
     /// An array of `f32` that is written.
@@ -88,8 +93,8 @@ impl Argument {
     }
 
     /// An array of `f32` that is read and written.
-    pub fn in_out(name: &'static str, extents: &[usize], values: Distribution) -> Self {
-        Self::new(name, Role::InOut, extents, Some(values))
+    pub fn in_out(name: &'static str, extents: &[usize], values: impl Into<Numbers>) -> Self {
+        Self::new(name, Role::InOut, extents, Some(values.into()))
     }
 
     /// An array of `f32` that the kernels of the operation have for themselves.
@@ -97,7 +102,7 @@ impl Argument {
         Self::new(name, Role::Scratch, extents, None)
     }
 
-    fn new(name: &'static str, role: Role, extents: &[usize], values: Option<Distribution>) -> Self {
+    fn new(name: &'static str, role: Role, extents: &[usize], values: Option<Numbers>) -> Self {
         Self { name, role, element: Element::F32, extents: extents.to_vec(), values }
     }
 
@@ -146,10 +151,20 @@ impl Argument {
     /// Its memory before a launch, without guard words: its numbers, or guard words all over, so that what is not written shows.
     pub(crate) fn memory(&self, seed: u64) -> Result<Vec<u32>, Error> {
         let len = self.len()?;
-        let Some(values) = self.values else { return Ok(self.element.guard(len)) };
+        let width = self.element.words();
+        let values = match &self.values {
+            None => return Ok(self.element.guard(len)),
+            Some(Numbers::Given(numbers)) => {
+                check_given(self, numbers, len)?;
+                let mut words = vec![0; len * width];
+                let elements = words.par_chunks_mut(width).zip(&numbers[..]);
+                elements.for_each(|(element, number)| self.element.write(element, *number));
+                return Ok(words);
+            }
+            Some(Numbers::Drawn(distribution)) => distribution,
+        };
         values.check(self)?;
         // Each chunk has a generator of its own, so the numbers do not depend on how many threads make them.
-        let width = self.element.words();
         let mut words = vec![0; len * width];
         words.par_chunks_mut(CHUNK * width).enumerate().for_each(|(chunk, words)| {
             let mut generator = StdRng::seed_from_u64(seed.wrapping_add((chunk as u64).wrapping_mul(CHUNK_SEED)));
@@ -165,7 +180,7 @@ impl Element {
     /// How many words of 32 bits an element has on the host, where none has less than one.
     pub(crate) const fn words(self) -> usize {
         match self {
-            Self::F32 | Self::Bf16 | Self::U32 => 1,
+            Self::F32 | Self::Bf16 | Self::F16 | Self::I32 | Self::U32 => 1,
             Self::F64 | Self::U64 => 2,
         }
     }
@@ -173,22 +188,26 @@ impl Element {
     /// How many bytes an element has on a device.
     pub(crate) const fn bytes(self) -> usize {
         match self {
-            Self::Bf16 => 2,
-            Self::F32 | Self::U32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+            Self::F32 | Self::I32 | Self::U32 => 4,
             Self::F64 | Self::U64 => 8,
         }
     }
 
     /// Elements as a device has them, from their words on the host. What is left of the last word of the device is a guard.
     pub(crate) fn pack(self, words: Vec<u32>) -> Vec<u32> {
-        let Self::Bf16 = self else { return words };
+        if self.bytes() != 2 {
+            return words;
+        }
         let guard = self.guard(1)[0];
         words.par_chunks(2).map(|pair| pair[0] | pair.get(1).unwrap_or(&guard) << 16).collect()
     }
 
     /// The words on the host of the first `len` elements that a device has.
     pub(crate) fn unpack(self, words: Vec<u32>, len: usize) -> Vec<u32> {
-        let Self::Bf16 = self else { return words };
+        if self.bytes() != 2 {
+            return words;
+        }
         (0..len).into_par_iter().map(|index| words[index / 2] >> (16 * (index % 2)) & 0xFFFF).collect()
     }
 
@@ -197,8 +216,9 @@ impl Element {
     /// with it is quiet, and thus another.
     pub(crate) fn guard(self, len: usize) -> Vec<u32> {
         match self {
-            Self::F32 | Self::U32 => vec![0x7F80_DEAD; len],
+            Self::F32 | Self::I32 | Self::U32 => vec![0x7F80_DEAD; len],
             Self::Bf16 => vec![0x7FAD; len],
+            Self::F16 => vec![0x7DAD; len],
             // The word with the exponent comes second.
             Self::F64 | Self::U64 => [0x7F80_DEAD, 0x7FF0_DEAD].repeat(len),
         }
@@ -209,6 +229,8 @@ impl Element {
         match self {
             Self::F32 => words[0] = (value as f32).to_bits(),
             Self::Bf16 => words[0] = bf16(value).to_bits().into(),
+            Self::F16 => words[0] = f16(value).to_bits().into(),
+            Self::I32 => words[0] = (value as i32).cast_unsigned(),
             Self::U32 => words[0] = value as u32,
             Self::F64 | Self::U64 => {
                 let bits = if self == Self::F64 { value.to_bits() } else { value as u64 };
@@ -222,6 +244,8 @@ impl Element {
         match self {
             Self::F32 => f64::from(f32::from_bits(words[0])),
             Self::Bf16 => Bf16::from_bits(words[0] as u16).to_f32().into(),
+            Self::F16 => F16::from_bits(words[0] as u16).to_f32().into(),
+            Self::I32 => words[0].cast_signed().into(),
             Self::U32 => f64::from(words[0]),
             Self::F64 => f64::from_bits(u64::from(words[1]) << 32 | u64::from(words[0])),
             Self::U64 => (u64::from(words[1]) << 32 | u64::from(words[0])) as f64,
@@ -230,7 +254,17 @@ impl Element {
 
     /// Whether elements are whole numbers, none of which is impossible.
     pub(crate) const fn is_integral(self) -> bool {
-        matches!(self, Self::U32 | Self::U64)
+        self.whole_numbers().is_some()
+    }
+
+    /// The least and the greatest whole number that an element can be, if elements are whole numbers: of those that an `i64` can be, too.
+    pub(crate) const fn whole_numbers(self) -> Option<(i64, i64)> {
+        match self {
+            Self::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
+            Self::U32 => Some((0, u32::MAX as i64)),
+            Self::U64 => Some((0, i64::MAX)),
+            Self::F32 | Self::Bf16 | Self::F16 | Self::F64 => None,
+        }
     }
 
     /// Whether two elements have the same bits, or are both NaN.
@@ -243,37 +277,46 @@ impl Element {
         match self {
             Self::F32 => f64::from(value as f32),
             Self::Bf16 => bf16(value).to_f32().into(),
+            Self::F16 => f16(value).to_f32().into(),
             // An integer that does not fit stays what it is: no element is equal to it.
-            Self::F64 | Self::U32 | Self::U64 => value,
+            Self::F64 | Self::I32 | Self::U32 | Self::U64 => value,
         }
     }
 }
 
 /// The bf16 number that is nearest to a value, ties to even: rounded once, though by way of fp32.
 fn bf16(value: f64) -> Bf16 {
+    Bf16::from_f32(to_odd(value))
+}
+
+/// The fp16 number that is nearest to a value, in the same way.
+fn f16(value: f64) -> F16 {
+    F16::from_f32(to_odd(value))
+}
+
+/// The value itself, or that one of the two fp32 numbers about it whose last bit is set: on the right side of every tie of a format with fewer bits.
+fn to_odd(value: f64) -> f32 {
     let nearest = value as f32;
-    // Of the two fp32 numbers about the value, the one whose last bit is set is on the right side of every tie, or the value is one itself.
     let is_below = f64::from(nearest).abs() < value.abs();
     let is_above = f64::from(nearest).abs() > value.abs();
-    let odd = match nearest.to_bits() {
+    f32::from_bits(match nearest.to_bits() {
         bits if bits & 1 == 1 || !(is_below || is_above) => bits,
         bits if is_below => bits + 1,
         bits => bits - 1,
-    };
-    Bf16::from_f32(f32::from_bits(odd))
+    })
 }
 
 impl Distribution {
     fn check(&self, argument: &Argument) -> Result<(), Error> {
-        let is_integral = argument.element.is_integral();
+        let whole = argument.element.whole_numbers();
+        let is_integral = whole.is_some();
         let is_right = match *self {
             Self::Uniform(low, high) => !is_integral && low.is_finite() && high.is_finite() && low <= high,
             Self::LogUniform(low, high) => !is_integral && 0.0 < low && low <= high && high.is_finite(),
             Self::Normal | Self::Special => !is_integral,
             Self::Integers(low, high) => {
-                low <= high
-                    && (!is_integral || (low >= 0 && (argument.element == Element::U64 || high <= i64::from(u32::MAX))))
-                    && high.checked_sub(low).is_some()
+                let (least, greatest) = whole.unwrap_or((i64::MIN, i64::MAX));
+                low <= high && least <= low && high <= greatest && high.checked_sub(low).is_some()
             }
         };
         let (argument, element) = (argument.name, argument.element);
@@ -298,7 +341,10 @@ impl Distribution {
                 let (least, most) = match element {
                     Element::F64 => (f64::MIN_POSITIVE, f64::MAX),
                     Element::Bf16 => (f64::from(f32::MIN_POSITIVE), Bf16::from_bits(0x7F7F).to_f32().into()),
-                    Element::F32 | Element::U32 | Element::U64 => (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX)),
+                    Element::F16 => (F16::from_bits(0x0400).to_f32().into(), F16::from_bits(0x7BFF).to_f32().into()),
+                    Element::F32 | Element::I32 | Element::U32 | Element::U64 => {
+                        (f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX))
+                    }
                 };
                 let magnitudes = [0.0, f64::INFINITY, f64::NAN, least, most, least / 256.0, 1.0];
                 let magnitude = magnitudes[generator.random_range(0..magnitudes.len())];
@@ -418,6 +464,14 @@ impl ElementType for Bf16 {
     const ELEMENT: Element = Element::Bf16;
 }
 
+impl ElementType for F16 {
+    const ELEMENT: Element = Element::F16;
+}
+
+impl ElementType for i32 {
+    const ELEMENT: Element = Element::I32;
+}
+
 impl ElementType for f64 {
     const ELEMENT: Element = Element::F64;
 }
@@ -435,6 +489,8 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
     impl Sealed for cuda_std::Bf16 {}
+    impl Sealed for cuda_std::F16 {}
+    impl Sealed for i32 {}
     impl Sealed for f64 {}
     impl Sealed for u32 {}
     impl Sealed for u64 {}
@@ -463,6 +519,11 @@ mod tests {
         assert!((0.85..1.15).contains(&variance), "{variance}");
         let integers = numbers(Element::U32, Integers(3, 6));
         assert!(integers.iter().all(|x| [3.0, 4.0, 5.0, 6.0].contains(x)) && integers.contains(&6.0));
+        let signed = numbers(Element::I32, Integers(-3, 6));
+        assert!(signed.iter().all(|x| (-3.0..=6.0).contains(x)) && signed.contains(&-3.0) && signed.contains(&6.0));
+        let special = numbers(Element::F16, Special);
+        assert!(special.contains(&65_504.0) && special.iter().any(|x| x.is_nan()), "the largest of fp16");
+        assert!(special.iter().any(|x| x.abs() > 0.0 && x.abs() < 2f64.powi(-14)), "subnormal");
         let special = numbers(Element::F32, Special);
         assert!(special.iter().any(|x| x.is_nan()) && special.contains(&f64::INFINITY));
         assert!(special.iter().any(|x| x.abs() > 0.0 && x.abs() < f64::from(f32::MIN_POSITIVE)), "subnormal");
@@ -475,6 +536,8 @@ mod tests {
             (Element::U32, Uniform(0.0, 1.0)),
             (Element::U32, Normal),
             (Element::U32, Integers(-1, 1)),
+            (Element::I32, Integers(0, 1 << 31)),
+            (Element::I32, Normal),
             (Element::F32, Uniform(1.0, 0.0)),
             (Element::F32, LogUniform(0.0, 1.0)),
             (Element::F32, Integers(i64::MIN, i64::MAX)),
@@ -492,8 +555,10 @@ mod tests {
         assert!(f32::from_bits(bits).is_nan() && bits & 1 << 22 == 0);
         let words = Element::F64.guard(1);
         assert!(Element::F64.number(&words).is_nan() && words[1] & 1 << 19 == 0);
-        let word = Element::Bf16.guard(1);
-        assert!(Element::Bf16.number(&word).is_nan() && word[0] & 1 << 6 == 0);
+        for (element, quiet) in [(Element::Bf16, 1 << 6), (Element::F16, 1 << 9)] {
+            let word = element.guard(1);
+            assert!(element.number(&word).is_nan() && word[0] & quiet == 0, "{element:?}");
+        }
     }
 
     #[test]
@@ -502,7 +567,12 @@ mod tests {
         let packed = Element::Bf16.pack(words.clone());
         assert_eq!(packed, [0xFFFF_0001, 0x7FAD_0003]);
         assert_eq!(Element::Bf16.unpack(packed, 3), words);
-        assert_eq!(Element::F32.unpack(Element::F32.pack(words.clone()), 3), words);
+        let packed = Element::F16.pack(words.clone());
+        assert_eq!(packed, [0xFFFF_0001, 0x7DAD_0003]);
+        assert_eq!(Element::F16.unpack(packed, 3), words);
+        for element in [Element::F32, Element::I32] {
+            assert_eq!(element.unpack(element.pack(words.clone()), 3), words);
+        }
     }
 
     #[test]
@@ -516,6 +586,16 @@ mod tests {
         assert!(bf16(f64::NAN).to_f32().is_nan());
         let normal = numbers(Element::Bf16, Distribution::Normal);
         assert!(normal.iter().all(|&x| Element::Bf16.rounded(x) == x) && normal.iter().any(|&x| x > 1.0));
+    }
+
+    #[test]
+    fn numbers_of_fp16_are_rounded_once() {
+        // A tie of fp16, and what is so little above that fp32 takes it for the tie.
+        let tie = 1.0 + 2f64.powi(-11);
+        let bits = |value| f16(value).to_bits();
+        assert_eq!([tie, tie + 2f64.powi(-40), -tie - 2f64.powi(-40)].map(bits), [0x3C00, 0x3C01, 0xBC01]);
+        assert_eq!([2f64.powi(-24), 65_519.0, 65_520.0, -0.0, 1e39].map(bits), [1, 0x7BFF, 0x7C00, 0x8000, 0x7C00]);
+        assert_eq!((Element::F16.rounded(tie), Element::I32.rounded(-2.5)), (1.0, -2.5));
     }
 
     #[test]

@@ -115,15 +115,17 @@ impl fmt::Display for Report {
         let Self { operation, device, seed, cases } = self;
         let right: Vec<_> = cases.iter().filter_map(|case| case.accuracy).collect();
         let all = right.iter().fold(Accuracy::default(), |all, accuracy| all.and(*accuracy));
-        write!(
-            f,
-            "{operation} on {device}: {} of {} cases right, {} elements, error at most {:.2e}, {:.0} % of what is allowed",
-            right.len(),
-            cases.len(),
-            all.elements,
-            all.error,
-            100.0 * all.part_of_bound
-        )?;
+        write!(f, "{operation} on {device}: {} of {} cases right", right.len(), cases.len())?;
+        // Where no element was right, there is no error to speak of.
+        if all.elements > 0 {
+            write!(
+                f,
+                ", {} elements, error at most {:.2e}, {:.0} % of what is allowed",
+                all.elements,
+                all.error,
+                100.0 * all.part_of_bound
+            )?;
+        }
         for case in cases.iter().filter(|case| case.failure.is_some()).take(Self::SHOWN) {
             let Case { sizes, failure: Some(error), schedules, .. } = case else { continue };
             write!(f, "\n  FAILED {sizes}: {error}\n    again: ")?;
@@ -385,6 +387,38 @@ pub fn assert_checks(operation: &dyn Operation) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_speaks_of_errors_where_there_are_some() {
+        let report = |result| {
+            let cases = vec![Case::of("n=1".to_owned(), result)];
+            Report { operation: "sum", device: "a GPU".to_owned(), seed: 1, cases }.to_string()
+        };
+        let right = report(Ok(Accuracy { elements: 2, error: 0.5, part_of_bound: 0.25 }));
+        assert_eq!(
+            right,
+            "sum on a GPU: 1 of 1 cases right, 2 elements, error at most 5.00e-1, 25 % of what is allowed"
+        );
+        let wrong = |found, error| {
+            let (argument, position, bits) = ("y", "[0]".to_owned(), 7);
+            report(Err(Error::Wrong {
+                argument,
+                position,
+                found,
+                bits,
+                value: 1.0,
+                error,
+                bound: 0.5,
+                wrong: 1,
+                len: 1,
+            }))
+        };
+        let number = wrong(3.0, 2.0);
+        assert!(number.starts_with("sum on a GPU: 0 of 1 cases right\n  FAILED n=1: output `y`"), "{number}");
+        assert!(number.contains("expected 1e0, which is 2.000e0 off, more than 5.000e-1; 1 of 1"), "{number}");
+        let none = wrong(f64::NAN, f64::INFINITY);
+        assert!(none.contains("found NaN (bits 0x7), expected 1e0; 1 of 1"), "{none}");
+    }
 
     #[test]
     fn limits_that_differ_are_tried_once_each() {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use cuda_std::Dim3;
 
 use crate::argument::{Distribution, Element};
+use crate::numbers::given_whole_numbers;
 
 /// An error of this library. Its message is complete and stands on its own.
 #[derive(Debug, thiserror::Error)]
@@ -184,7 +185,7 @@ pub enum Error {
     /// Numbers that an argument cannot have.
     #[error(
         "argument `{argument}` cannot have numbers of {distribution:?}, because its elements are {element:?}, or the limits are not in \
-         order: integers take `Integers` from 0 on, and `LogUniform` takes positive limits"
+         order: whole numbers take `Integers` that they can be, and `LogUniform` takes positive limits"
     )]
     BadDistribution {
         /// The argument.
@@ -193,6 +194,37 @@ pub enum Error {
         element: Element,
         /// The numbers.
         distribution: Distribution,
+    },
+
+    /// More or fewer numbers are given for an argument than it has elements.
+    #[error(
+        "argument `{argument}` has extents {extents:?}, so {len} elements, and is given {given} numbers: give one for each element"
+    )]
+    GivenCount {
+        /// The argument.
+        argument: &'static str,
+        /// Its extents.
+        extents: Vec<usize>,
+        /// How many elements these are.
+        len: usize,
+        /// How many numbers are given.
+        given: usize,
+    },
+
+    /// A number is given for an argument that its elements cannot be.
+    #[error(
+        "argument `{argument}`, element {position}: {number} is given, which no element of type {element:?} can be: {}",
+        possible(*element)
+    )]
+    GivenNumber {
+        /// The argument.
+        argument: &'static str,
+        /// What its elements are.
+        element: Element,
+        /// Where the element is, by the argument's extents.
+        position: String,
+        /// The number.
+        number: f64,
     },
 
     /// A reference is of another number of outputs than there are.
@@ -253,8 +285,8 @@ pub enum Error {
 
     /// An element is not what it shall be.
     #[error(
-        "output `{argument}`, element {position}: found {found:e} (bits {bits:#x}), expected {value:e}, which is {error:.3e} off, more \
-         than {bound:.3e}; {wrong} of {len} elements are wrong"
+        "output `{argument}`, element {position}: found {found:e} (bits {bits:#x}), expected {value:e}{}; {wrong} of {len} elements are wrong",
+        how_far(*error, *bound)
     )]
     Wrong {
         /// The output.
@@ -413,6 +445,17 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
+}
+
+/// Which numbers can be given for an element.
+fn possible(element: Element) -> String {
+    given_whole_numbers(element)
+        .map_or_else(|| "any".to_owned(), |(least, greatest)| format!("whole numbers from {least} to {greatest}"))
+}
+
+/// How far off an element is, if it is off by a number at all: a NaN in place of a number is not.
+fn how_far(error: f64, bound: f64) -> String {
+    if error.is_finite() { format!(", which is {error:.3e} off, more than {bound:.3e}") } else { String::new() }
 }
 
 impl Error {

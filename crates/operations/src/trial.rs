@@ -63,7 +63,8 @@ impl<'a> Trial<'a> {
     /// A case of an operation. The same seed gives the same numbers.
     ///
     /// # Errors
-    /// Those of [`Operation::arguments`]; [`Error::TooLarge`]; [`Error::BadDistribution`]; [`Error::NoOutputs`].
+    /// Those of [`Operation::arguments`]; [`Error::TooLarge`]; [`Error::BadDistribution`]; [`Error::GivenCount`]; [`Error::GivenNumber`];
+    /// [`Error::NoOutputs`].
     pub fn new(operation: &'a dyn Operation, sizes: Sizes, seed: u64) -> Result<Self, Error> {
         let description = operation.describe();
         let arguments = operation.arguments(&sizes)?;
@@ -232,7 +233,7 @@ impl<'a> Trial<'a> {
         if let Some(expected) = self.expected.get() {
             return Ok(expected);
         }
-        let numbers = |(argument, words): (&Argument, &Vec<u32>)| match argument.values {
+        let numbers = |(argument, words): (&Argument, &Vec<u32>)| match &argument.values {
             Some(_) => words.par_chunks(argument.element.words()).map(|words| argument.element.number(words)).collect(),
             None => Vec::new(),
         };

@@ -41,7 +41,8 @@ pub use project::{OperationEntry, Project};
 #[derive(Parser)]
 #[command(name = "cargo tilewright", bin_name = "cargo tilewright", version)]
 #[command(
-    after_help = "Exit codes: 0 everything is right; 1 something is wrong with a kernel; 2 it cannot be done, and why.\n\
+    after_help = "Exit codes: 0 everything is right; 1 something is wrong with a kernel; 2 it cannot be done, and why; 101 a thread of a kernel never\n\
+                  stops, or the program of the crate has panicked.\n\
                         Colours: on a terminal; NO_COLOR turns them off, CLICOLOR_FORCE=1 on."
 )]
 struct Arguments {

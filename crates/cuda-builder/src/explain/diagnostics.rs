@@ -18,6 +18,8 @@ pub(crate) fn with_hints(messages: &[String], math: impl FnOnce() -> Option<Vec<
         methods.iter().map(|(name, kind)| for_float_method(name, kind, math.as_deref())).collect();
     hints.extend(messages.iter().filter_map(|message| feature(message)));
     hints.extend(messages.iter().filter_map(|message| of_std(message)).map(str::to_owned));
+    hints.extend(messages.iter().filter_map(|message| in_cuda(message)).map(str::to_owned));
+    hints.extend(messages.iter().filter_map(|message| indexed(message)).map(str::to_owned));
     hints.extend(messages.iter().filter_map(|message| same_name(message)));
     let mut text = messages.iter().map(|message| without_internals(message)).collect::<Vec<_>>().join("\n");
     let mut given = HashSet::new();
@@ -129,6 +131,73 @@ fn of_std(message: &str) -> Option<&'static str> {
     }
 }
 
+/// Names of CUDA C++ that are not there, and what is called so here. The book has all of them ("From CUDA C++ to Rust").
+const OF_CUDA: [(&[&str], &str); 8] = [
+    (
+        &["threadIdx", "blockIdx", "blockDim", "gridDim"],
+        "`threadIdx.x` is `thread::thread_idx_x()`; so are `block_idx_x()`, `block_dim_x()` and `grid_dim_x()`; `thread::index_1d()` is \
+         `blockIdx.x * blockDim.x + threadIdx.x`",
+    ),
+    (&["__syncthreads"], "`__syncthreads()` is `thread::sync_threads()`"),
+    (&["__syncwarp"], "`__syncwarp(mask)` is `warp::sync_warp(mask)`"),
+    (
+        &["__shfl_sync", "__shfl_down_sync", "__shfl_up_sync", "__shfl_xor_sync"],
+        "shuffles are `warp::warp_shuffle_down(mask, x, d, 32)`, `_up`, `_xor` and `_idx`, which also tell whether the value is another lane's",
+    ),
+    (
+        &["__ballot_sync", "__any_sync", "__all_sync"],
+        "votes are `warp::warp_vote_ballot(mask, p)`, `warp_vote_any` and `warp_vote_all`",
+    ),
+    (
+        &["atomicAdd", "atomicMin", "atomicMax", "atomicExch", "atomicCAS", "atomicOr", "atomicAnd", "atomicXor"],
+        "atomic operations are those of an element: `x.get(i)` of a `GlobalAtomics`, `S.atomic(i)` of a shared array; then \
+         `.fetch_add(value, Relaxed, Scope::Device)` and its like",
+    ),
+    (&["__ldg"], "`__ldg(&x[i])` is `x.get_hinted(i, cache::ReadOnly)` of a `GlobalSlice`"),
+    (
+        &[
+            "sqrtf", "rsqrtf", "expf", "exp2f", "logf", "log2f", "sinf", "cosf", "tanhf", "powf", "fabsf", "floorf",
+            "ceilf", "fmaf", "fminf", "fmaxf", "fmodf",
+        ],
+        "the functions of `cuda_std::math` are called as CUDA's without the `f`: `math::sqrt(x)`; `fminf`, `fmaxf` and `fabsf` are `math::min`, \
+         `max` and `abs`",
+    ),
+];
+
+/// What is here for a name that only CUDA C++ has.
+fn in_cuda(message: &str) -> Option<&'static str> {
+    let missing = message.lines().next()?.split_once("cannot find ")?.1;
+    let name = missing.split('`').nth(1)?;
+    OF_CUDA.iter().find(|(names, _)| names.contains(&name)).map(|(_, hint)| *hint)
+}
+
+/// What is there in place of `x[i]`, which rustc only says cannot be.
+fn indexed(message: &str) -> Option<&'static str> {
+    let of = message.lines().next()?.split_once("error[E0608]: cannot index into a value of type `")?.1;
+    // The name without its path and what stands in angle brackets: of `&tilewright_cuda_std::Shared<[f32; 8]>` it is `Shared`.
+    let name = of.split(['<', '`']).next()?.rsplit([':', '&', ' ']).next()?;
+    match name {
+        "GlobalSlice" => Some(
+            "a `GlobalSlice` is read by `x.get(i)`, which is `None` past its end, or in `unsafe` by `x.get_unchecked(i)`",
+        ),
+        "GlobalSliceMut" => Some(
+            "a `GlobalSliceMut` is read by `y.get_unchecked(i)` and written by `y.set_unchecked(i, value)`, in `unsafe`, because two threads could \
+             have the same `i`; a `DisjointSlice` gives each thread its own element, by `y.own()`, and needs none",
+        ),
+        "DisjointSlice" => Some(
+            "a `DisjointSlice` gives a thread its own element: `if let Some(y) = y.own() { y.set(value) }`; a `GlobalSliceMut` has any element",
+        ),
+        "GlobalAtomics" => {
+            Some("`x.get(i)` of a `GlobalAtomics` is an element, with `load`, `store`, `fetch_add` and its like")
+        }
+        "Shared" | "SharedSlice" => Some(
+            "shared memory is read by `S.read(i)` and written by `S.write(i, value)`, in `unsafe`; of a `Shared<[[f32; 33]; 32]>` the index is \
+             `[i, j]`",
+        ),
+        _ => None,
+    }
+}
+
 /// The functions in the `cuda_std::math` that a crate uses; none if they cannot be found out.
 pub(crate) fn math_functions(toolchain: &Toolchain, crate_dir: &Path) -> Option<Vec<String>> {
     // Of the packages of all platforms, some have perhaps never been downloaded.
@@ -207,6 +276,44 @@ mod tests {
         for other in ["error: cannot find value `vec_len` in this scope", "error[E0308]: mismatched types\n `Vec`"] {
             assert_eq!(hint(other), "");
         }
+    }
+
+    #[test]
+    fn names_of_cuda_come_with_what_they_are_here() {
+        let hint = |message: &str| with_hints(&[message.to_owned()], || panic!("not needed")).replacen(message, "", 1);
+        for (name, is) in [
+            ("value `threadIdx`", "`thread::thread_idx_x()`"),
+            ("function `__syncthreads`", "`thread::sync_threads()`"),
+            ("function `__shfl_down_sync`", "`warp::warp_shuffle_down(mask, x, d, 32)`"),
+            ("function `atomicAdd`", ".fetch_add(value, Relaxed, Scope::Device)"),
+            ("function `sqrtf`", "`math::sqrt(x)`"),
+        ] {
+            let hint = hint(&format!("error[E0425]: cannot find {name} in this scope\n --> src/lib.rs:5:2"));
+            assert!(hint.starts_with("\nhint: ") && hint.contains(is), "{name}: {hint}");
+        }
+        assert_eq!(hint("error[E0425]: cannot find value `thread` in this scope\n 5 | let threadIdx = thread;"), "");
+    }
+
+    #[test]
+    fn what_cannot_be_indexed_comes_with_what_to_call() {
+        let hint = |of: &str| {
+            let message = format!("error[E0608]: cannot index into a value of type `{of}`\n --> src/lib.rs:94:115");
+            with_hints(std::slice::from_ref(&message), || panic!("not needed")).replacen(&message, "", 1)
+        };
+        for (of, is) in [
+            ("tilewright_cuda_std::GlobalSlice<'_, f32>", "`x.get(i)`"),
+            ("tilewright_cuda_std::GlobalSliceMut<'_, f32>", "`y.set_unchecked(i, value)`"),
+            ("&GlobalSliceMut<'_, f32>", "`y.set_unchecked(i, value)`"),
+            ("DisjointSlice<'_, u32>", "Some(y) = y.own()"),
+            ("GlobalAtomics<'_, u32>", "`fetch_add`"),
+            ("tilewright_cuda_std::Shared<[[f32; 33]; 32]>", "`S.read(i)`"),
+            ("&'static tilewright_cuda_std::Shared<[f32; 256]>", "`S.read(i)`"),
+            ("SharedSlice<f32>", "`S.write(i, value)`"),
+        ] {
+            let hint = hint(of);
+            assert!(hint.starts_with("\nhint: ") && hint.contains(is), "{of}: {hint}");
+        }
+        assert_eq!(hint("Vec<tilewright_cuda_std::GlobalSlice<'_, f32>>"), "");
     }
 
     #[test]

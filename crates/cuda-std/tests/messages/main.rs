@@ -34,6 +34,11 @@ fn other(access: AccessKind) -> OtherAccess {
     OtherAccess { thread: thread(35), location: line(17), access, callers: Vec::new() }
 }
 
+/// A write in the line that the reports are of.
+fn in_the_same_line() -> OtherAccess {
+    OtherAccess { location: line(23), ..other(AccessKind::Write) }
+}
+
 fn tile() -> SharedArrayName {
     SharedArrayName::Static { declared: line(7), type_name: "[[f32; 32]; 32]" }
 }
@@ -81,6 +86,7 @@ fn examples() -> Vec<FaultKind> {
         F::OutOfBounds { view: view.clone(), first: 0, index: 63, count: 1, len: 63 },
         F::OutOfBounds { view: view.clone(), first: 10, index: 2, count: 4, len: 3 },
         F::OutOfBounds { view: None, first: 0, index: 60, count: 4, len: 63 },
+        F::OutOfBounds { view: view.clone(), first: 0, index: 0usize.wrapping_sub(33), count: 1, len: 63 },
         F::Misaligned { view: view.clone(), first: 0, index: 3, bytes: 16 },
         F::Misaligned { view: view.clone(), first: 3, index: 2, bytes: 16 },
         F::SharedOutOfBounds { array: tile(), index: "[3, 32]".into() },
@@ -92,6 +98,14 @@ fn examples() -> Vec<FaultKind> {
         F::WriteUnderWay { byte_offset: 64, bytes: 16, other: other(AccessKind::Write) },
         race(tile(), "[3, 17]", AccessKind::Write, false, AccessKind::Read, Missing::Meeting),
         called,
+        F::Race {
+            array: tile(),
+            element: "[3, 17]".into(),
+            access: AccessKind::Write,
+            by_engine: false,
+            other: in_the_same_line(),
+            missing: Missing::Meeting,
+        },
         race(slice(), "5", AccessKind::Read, false, block_scope, Missing::Meeting),
         handed_over(Missing::WarpMeeting),
         handed_over(Missing::Initialization),
@@ -114,6 +128,13 @@ fn examples() -> Vec<FaultKind> {
             block: None,
             other: other(AccessKind::Write),
             missing: Some(Missing::Wait(barrier())),
+        },
+        F::GlobalRace {
+            element: element(0),
+            access: AccessKind::Write,
+            block: None,
+            other: in_the_same_line(),
+            missing: Some(Missing::WarpMeeting),
         },
         global(None, AccessKind::Write, Some(thread(2)), AccessKind::Write),
         global(element(0), block_scope, Some(thread(2)), AccessKind::Atomic { scope: Scope::Device, bytes: 4 }),

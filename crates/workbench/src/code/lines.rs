@@ -248,21 +248,26 @@ pub(super) fn sass_line(instruction: &Instruction, ptx: &[PtxLine], lines: &[OfT
     }
 }
 
-/// The text of the lines of the kernel's crate that there is code of, and of the few between them.
+/// The text of the lines of the kernel's crate that there is code of, and of the few between them. Behind them come the lines of libraries that are
+/// nobody's of the crate, as those of a function that is called: without text, which is not looked for.
 pub(super) fn source(crate_dir: &Path, origins: &[Origin]) -> Vec<SourceText> {
     let mut wanted: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for origin in origins {
         wanted.entry(&origin.line.file).or_default().push(origin.line.line);
     }
+    let with_text = |(file, lines)| (file, lines, std::fs::read_to_string(crate_dir.join(file)).ok());
+    let mut files: Vec<(&str, Vec<u32>, Option<String>)> = wanted.into_iter().map(with_text).collect();
+    files.sort_by_key(|(_, _, text)| text.is_none());
     let mut source = Vec::new();
-    for (file, mut lines) in wanted {
+    for (file, mut lines, text) in files {
         lines.sort_unstable();
         lines.dedup();
-        let text = std::fs::read_to_string(crate_dir.join(file)).unwrap_or_default();
+        let is_known = text.is_some();
+        let text = text.unwrap_or_default();
         let text: Vec<&str> = text.lines().collect();
         let mut next = 0;
         for line in lines {
-            let begin = if line - next <= BETWEEN && next > 0 { next } else { line };
+            let begin = if is_known && line - next <= BETWEEN && next > 0 { next } else { line };
             for line in begin..=line {
                 let written = usize::try_from(line - 1).ok().and_then(|index| text.get(index)).unwrap_or(&"");
                 let at = RustLine { file: file.to_owned(), line };
@@ -302,6 +307,23 @@ mod tests {
         assert_eq!(origins.of(&list[..1]), Some(1), "nothing of the crate");
         let shown = |origin: &Origin| format!("{}:{} {}", origin.line.file, origin.line.line, origin.inner.len());
         assert_eq!(origins.found.iter().map(shown).collect::<Vec<_>>(), ["src/b.rs:4 1", "core/src/a.rs:9 0"]);
+    }
+
+    #[test]
+    fn the_crates_own_lines_come_before_those_of_libraries() {
+        let crate_dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(crate_dir.path().join("src")).unwrap();
+        std::fs::write(crate_dir.path().join("src/lib.rs"), "one\ntwo\nthree\n").unwrap();
+        let origin = |(file, line): (&str, u32)| {
+            let line = RustLine { file: file.to_owned(), line };
+            Origin { line, inner: Vec::new() }
+        };
+        let lines = [("cuda-std/src/trap.rs", 7), ("src/lib.rs", 3), ("cuda-std/src/trap.rs", 5), ("src/lib.rs", 1)];
+        let shown = |it: SourceText| format!("{}:{} {}", it.at.file, it.at.line, it.text);
+        let found: Vec<_> = source(crate_dir.path(), &lines.map(origin)).into_iter().map(shown).collect();
+        let own = ["src/lib.rs:1 one", "src/lib.rs:2 two", "src/lib.rs:3 three"];
+        assert_eq!(found[..3], own, "with those between");
+        assert_eq!(found[3..], ["cuda-std/src/trap.rs:5 ", "cuda-std/src/trap.rs:7 "], "without those between");
     }
 
     #[test]

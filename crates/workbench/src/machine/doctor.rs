@@ -27,7 +27,7 @@ pub(crate) fn run(place: &Place, arguments: &Arguments) -> anyhow::Result<()> {
     ensure!(host_works, "the host toolchain does not work: https://rustup.rs installs one");
     if arguments.json {
     } else if ptx_works && tools_work {
-        println!("Everything is there.");
+        println!("{}", rows.summary());
     } else {
         println!("`cargo tilewright setup` gets what is missing. Until then the kernels run on the CPU.");
     }
@@ -59,6 +59,18 @@ impl Rows {
 
     fn missing(&mut self, what: &str, why: &str, needed_for: &str) {
         self.add(false, what, why, needed_for);
+    }
+
+    /// What to say where kernels can be compiled and looked at. On a machine without a GPU that is not all that the table asks for.
+    fn summary(&self) -> String {
+        let missing: Vec<&str> = self.rows.iter().filter(|row| !row.there).map(|row| row.what.as_str()).collect();
+        match &missing[..] {
+            [] => "Everything is there.".to_owned(),
+            missing => format!(
+                "What compiling and checking kernels needs is there. Missing, and the table says for what: {}.",
+                missing.join(", ")
+            ),
+        }
     }
 
     fn print(&self, json: bool) -> anyhow::Result<()> {
@@ -154,5 +166,21 @@ fn others(rows: &mut Rows) {
             None => rows.missing("python", python::ADVICE, "the Python package and its tests"),
         }
         rows.program("cargo-deny", "cargo", &["deny", "--version"], "the check of licences and advisories");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_said_to_be_there_that_is_missing() {
+        let mut rows = Rows { rows: Vec::new() };
+        rows.found("rustc", "rustc 1.95.0", "everything");
+        assert_eq!(rows.summary(), "Everything is there.");
+        rows.missing("NVIDIA driver", "libcuda.so.1 cannot be loaded", "running on a GPU");
+        rows.missing("ncu", "missing", "profile");
+        let summary = rows.summary();
+        assert!(!summary.contains("Everything") && summary.ends_with("for what: NVIDIA driver, ncu."), "{summary}");
     }
 }

@@ -85,8 +85,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// Whether this program is run where cargo has built it, and not as it was installed. Then `cargo tilewright` is a command in the repository
 /// alone, and the crate needs to say what it is.
 pub(crate) fn is_from_repository() -> bool {
-    let program = std::env::current_exe().unwrap_or_default();
-    program.ancestors().any(|directory| directory.join("CACHEDIR.TAG").is_file())
+    is_built_by_cargo(&std::env::current_exe().unwrap_or_default())
+}
+
+/// Whether a program lies where cargo builds. The tag is written with a target directory that cargo makes itself, and not into one that it finds,
+/// such as a volume of a container; the lock is in the directory of the profile in any case.
+fn is_built_by_cargo(program: &Path) -> bool {
+    program.with_file_name(".cargo-lock").is_file()
+        || program.ancestors().any(|directory| directory.join("CACHEDIR.TAG").is_file())
 }
 
 /// The file that makes `cargo tilewright` an alias in a crate, and its text.
@@ -224,6 +230,21 @@ mod tests {
         let config = fs::read_to_string(place.path().join("add_relu/.cargo/config.toml")).unwrap();
         let manifest = repository().join("Cargo.toml");
         assert!(config.contains(&format!(" --manifest-path {} ", manifest.display())), "{config}");
+    }
+
+    #[test]
+    fn a_program_that_cargo_has_built_is_known_as_such_and_an_installed_one_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        let in_directory = |name: &str| {
+            fs::create_dir_all(place.path().join(name)).unwrap();
+            place.path().join(name).join("cargo-tilewright")
+        };
+        let (tagged, found, installed) = (in_directory("made/debug"), in_directory("found/debug"), in_directory("bin"));
+        fs::write(place.path().join("made/CACHEDIR.TAG"), "").unwrap();
+        fs::write(place.path().join("found/debug/.cargo-lock"), "").unwrap();
+        assert!(is_built_by_cargo(&tagged), "by the tag");
+        assert!(is_built_by_cargo(&found), "in a target directory that was there before cargo");
+        assert!(!is_built_by_cargo(&installed));
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl fmt::Display for Fault {
             );
             note(f, what, location)?;
         }
-        write!(f, "\n  help: {}", kind.help())
+        write!(f, "\n  help: {}", kind.help(location.as_ref()))
     }
 }
 
@@ -209,8 +209,8 @@ impl FaultKind {
         }
     }
 
-    /// What to do about it.
-    fn help(&self) -> Cow<'static, str> {
+    /// What to do about it, if it has happened in this line.
+    fn help(&self, location: Option<&SourceLine>) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::OutOfBounds { .. } => {
                 "compare the index with the length of the view before the access, as `get` does, or have the kernel `requires` \
@@ -239,10 +239,10 @@ impl FaultKind {
                 "wait for one copy by `wait_group` before another one, or a store, writes to the same bytes"
             }
             Self::Race { access, by_engine, other, missing, .. } => {
-                return of_race_in_block((*access, *by_engine), other, missing);
+                return of_race_in_block((*access, *by_engine), location, other, missing);
             }
             Self::GlobalRace { access, other, missing: Some(missing), .. } => {
-                return of_race_in_block((*access, false), other, missing);
+                return of_race_in_block((*access, false), location, other, missing);
             }
             Self::GlobalRace { access, other, .. } => return of_race_of_blocks(*access, other.access),
             Self::WrittenBeforeLoad { .. } => {
@@ -298,7 +298,8 @@ impl FaultKind {
                 "look for a loop that does not end; or allow more steps, or take smaller sizes, if it is only a long one"
             }
             Self::ThreadLimit { .. } => {
-                "look for a loop whose condition never changes; if it is only a long one, allow more time (`Executor::thread_limit`)"
+                "look for a loop whose condition never changes; if it is only a long one, allow more time (`Executor::thread_limit`; in tests and \
+                 programs over operations the variable `TILEWRIGHT_THREAD_LIMIT`, in seconds)"
             }
             Self::UnwrittenShared { .. } => {
                 "write all that is read, zeros too, in this block, and let a barrier stand between another thread's write and this read; what an asynchronous copy or TMA writes is there only when it has been \
@@ -567,6 +568,8 @@ pub(super) fn out_of_bounds(view: &Option<String>, first: usize, index: usize, c
         _ => format!("the {count} elements from {index} are not all in bounds of {name}, which has {len}"),
     };
     match (first, count) {
+        // What is less than zero has become a large number as a `usize`, which tells a reader nothing.
+        (0, _) if place < 0 => format!("{what}: as a signed number the index is {place}"),
         (0, _) => what,
         (_, 1) => format!("{what}: it would be element {place} of the view"),
         _ => format!("{what}: they would begin at element {place} of the view"),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::format;
 use std::string::String;
 
-use super::{AccessKind, Missing, OtherAccess};
+use super::{AccessKind, Missing, OtherAccess, SourceLine};
 
 /// What to do where atomic operations are of two sizes.
 fn of_two_sizes(one: u8, other: u8) -> Cow<'static, str> {
@@ -15,10 +15,11 @@ fn of_two_sizes(one: u8, other: u8) -> Cow<'static, str> {
     .into()
 }
 
-/// What to do about a race of two threads of a block, for one of which TMA or tensor cores may make the access.
+/// What to do about a race of two threads of a block, for one of which TMA or tensor cores may make the access; and in which line it is.
 pub(super) fn of_race_in_block(
     (access, by_engine): (AccessKind, bool),
-    OtherAccess { thread, access: other, .. }: &OtherAccess,
+    location: Option<&SourceLine>,
+    OtherAccess { thread, access: other, location: of_other, .. }: &OtherAccess,
     missing: &Missing,
 ) -> Cow<'static, str> {
     use AccessKind::{Atomic, Read, Write};
@@ -67,6 +68,12 @@ pub(super) fn of_race_in_block(
         .into(),
     };
     match (by_engine, access, other, missing) {
+        // Mostly an index that two threads share, or one that runs over into the next row: no barrier makes that right.
+        (false, Write, Write, Missing::Meeting | Missing::WarpMeeting) if location == Some(of_other) => format!(
+            "both write in this line: if they come to it together, give each thread an element of its own, keep out of it those that have \
+             nothing to write, or have one thread alone write; if one after the other, {order}"
+        )
+        .into(),
         (true, Read, Write, missing) if !matches!(missing, Missing::WaitForLoad(_)) => {
             format!("{order}; thread {thread} has to call `fence_async_shared` behind its access as well").into()
         }
