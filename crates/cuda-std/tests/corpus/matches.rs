@@ -6,14 +6,13 @@ use cuda_std::executor::Executor;
 use cuda_std::prelude::*;
 
 use crate::pattern::Class::{GlobalRace, InactiveLane, SharedRace, WarpDivergence, WarpRace};
-use crate::pattern::{Family, Pattern, Report, found, launch, missed};
+use crate::pattern::{Family, Pattern, Report, found, launch, sometimes};
 
 const RACE: &str = "race in global memory";
 const SHARED: &str = "race in shared memory";
 const DIVERGENCE: &str = "warp divergence";
 const NOT_IN_MASK: &str = "lane not in mask";
 const INACTIVE: &str = "inactive lane";
-const ONE_BY_ONE: &str = "lanes run one after the other here, and each of them finds itself alone";
 
 /// The lanes before this one.
 fn lanes_before(lane: u32) -> u32 {
@@ -543,22 +542,22 @@ pub(crate) const FAMILY: Family = Family {
             mistakes: &[
                 found(WarpDivergence, "all lanes are named in a branch", DIVERGENCE, &["active: tell"]),
                 found(InactiveLane, "the first lane of the warp tells", INACTIVE, &["active: tell"]),
-                missed(WarpDivergence, "who was active before the branch", ONE_BY_ONE),
+                sometimes(WarpDivergence, "who was active before the branch", DIVERGENCE, &["active: tell"]),
                 found(WarpDivergence, "a vote in a loop of different lengths", DIVERGENCE, &["active: vote"]),
-                missed(WarpDivergence, "who is active is asked again", ONE_BY_ONE),
+                sometimes(InactiveLane, "who is active is asked again", INACTIVE, &["active: tell"]),
             ],
         },
         Pattern {
             name: "counts_of_active_lanes",
             run: run_counts,
             mistakes: &[
-                found(
+                sometimes(
                     GlobalRace,
                     "the lanes of the branch are active together",
                     RACE,
                     &["counts: active", "counts: active"],
                 ),
-                found(
+                sometimes(
                     GlobalRace,
                     "one of those who are active writes for all",
                     RACE,
