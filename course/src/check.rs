@@ -206,6 +206,9 @@ fn meaning(kind: &str) -> &'static str {
         "BarrierDivergence" | "WarpSplitAtBarriers" => {
             "Some threads of the block never come to a barrier that others wait at."
         }
+        "BarrierMixed" => {
+            "Threads of the block come to one barrier, some to wait and others to vote, or to vote on something else."
+        }
         "WarpDivergence" | "LaneNotInMask" | "InactiveLane" => {
             "Not all lanes that an instruction of the warp names have come to it."
         }

@@ -354,6 +354,7 @@ fn builder_hash() -> u64 {
         include_str!("pass/marker.rs"),
         include_str!("pass/mod.rs"),
         include_str!("pass/panics.rs"),
+        include_str!("pass/parameters.rs"),
         include_str!("inspect/check.rs"),
         include_str!("inspect/check_error.rs"),
         include_str!("inspect/loops.rs"),

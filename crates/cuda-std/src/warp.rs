@@ -69,9 +69,11 @@ pub fn lane_id() -> u32 {
 /// is no mask for "all lanes that come here": that has to be known from what lanes compute, or asked for before the branch by
 /// [`warp_vote_ballot`].
 ///
-/// On the CPU lanes run one after the other, and it names the calling lane alone. What is right whatever the mask is, as where lanes that
-/// happen to be together let one of them add for all, is right with that; what relies on more lanes is reported
-/// ([`FaultKind::InactiveLane`](crate::executor::FaultKind::InactiveLane)), or gets another result.
+/// On the CPU lanes run one after the other, and it names the calling lane alone; with all checks and a seed of the schedule other than 0
+/// ([`Executor::schedule`](crate::executor::Executor::schedule)) it names the lanes that come to the same call, or some of them, as the seed
+/// decides. What is right whatever the mask is, as where lanes that happen to be together let one of them add for all, is right with both;
+/// what relies on other lanes is reported ([`FaultKind::InactiveLane`](crate::executor::FaultKind::InactiveLane),
+/// [`WarpDivergence`](crate::executor::FaultKind::WarpDivergence)), or gets another result.
 ///
 /// ```
 /// # use tilewright_cuda_std::{examples::run_over, prelude::*};
@@ -96,7 +98,7 @@ pub fn active_mask() -> u32 {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     {
-        1 << crate::executor::lane()
+        crate::executor::active_mask(core::panic::Location::caller())
     }
 }
 

@@ -207,6 +207,45 @@ fn the_active_mask_promises_the_calling_lane_alone() {
     }
 }
 
+/// Two branches ask who is active there.
+#[kernel(block = 40, requires(y.len() == 40))]
+fn who_is_active(y: GlobalSliceMut<'_, u32>) {
+    let mask = match warp::lane_id() % 3 {
+        0 => warp::active_mask(),
+        _ => warp::active_mask(),
+    };
+    // SAFETY: an element of its own.
+    unsafe { y.set_unchecked(thread::index(), mask) }
+}
+
+#[test]
+fn with_a_seed_lanes_find_some_of_those_that_come_to_the_same_call() {
+    let masks = |checks, seed| {
+        let mut y = [0; 40];
+        let kernel = who_is_active { y: GlobalSliceMut::new(&mut y) };
+        unsafe { Executor::new(checks).schedule(seed).launch(kernel, 1.into()) }.unwrap();
+        y
+    };
+    let alone = std::array::from_fn(|t| 1 << (t % 32));
+    assert_eq!((masks(Checks::Full, 0), masks(Checks::Bounds, 1)), (alone, alone));
+    // Of the first warp, and of the other one, which has 8 lanes.
+    let first = (0..32).step_by(3).fold(0u32, |all, lane| all | 1 << lane);
+    let branch =
+        |t: usize| if (t % 32).is_multiple_of(3) { first } else { !first } & if t < 32 { u32::MAX } else { 0xFF };
+    let (mut whole, mut parts) = (0, 0);
+    for seed in 1..20 {
+        let found = masks(Checks::Full, seed);
+        assert_eq!(found, masks(Checks::Full, seed), "the same seed, the same masks");
+        for (t, mask) in found.into_iter().enumerate() {
+            assert!(mask >> (t % 32) & 1 == 1 && mask & !branch(t) == 0, "seed {seed}, thread {t}: {mask:#x}");
+            let lanes = (0..32).filter(|lane| mask >> lane & 1 == 1);
+            assert!(lanes.into_iter().all(|lane| found[t / 32 * 32 + lane] == mask), "seed {seed}: {found:x?}");
+            *if mask == branch(t) { &mut whole } else { &mut parts } += 1;
+        }
+    }
+    assert!(whole > 100 && parts > 100, "{whole} whole branches, {parts} parts");
+}
+
 /// Votes of a block, again and again: those of round `i` are the bits `i` of the threads' numbers.
 #[kernel(block = (8, 12), requires(y.len() == 96 * 3 * ROUNDS))]
 fn block_votes(y: GlobalSliceMut<'_, u32>) {

@@ -12,12 +12,36 @@ use crate::device_features::Launcher;
 const BLOCK: [u32; 3] = [24, 4, 1];
 const SHARED_BYTES: u32 = 50_003;
 
+/// What the launches of [`launches::parameters`] give to it: no two are the same.
+const TABLES: launches::Tables = {
+    let (mut words, mut bytes, mut i) = ([0; 32], [[0; 8]; 8], 0);
+    while i < 64 {
+        words[i % 32] = (i as u32 + 1).wrapping_mul(2_654_435_761);
+        bytes[i / 8][i % 8] = (3 * i + 7) as u8;
+        i += 1;
+    }
+    launches::Tables { first: [5, 0x1001], words, bytes, numbers: [0.1, -2.5, 1e300, f64::INFINITY] }
+};
+const WEIGHTS: [u32; 20] = {
+    let (mut weights, mut i) = ([0; 20], 0);
+    while i < 20 {
+        weights[i] = (i as u32 + 3).wrapping_mul(0x9E37_79B9);
+        i += 1;
+    }
+    weights
+};
+
 /// All of them.
 pub(super) fn instructions() -> Vec<Instruction> {
     let thread = Instruction::of_thread;
     let chosen: Launch = |machine, input, output, blocks| {
         let kernel = launches::chosen_launch { input, output, block: BLOCK.into(), dynamic_shared_bytes: SHARED_BYTES };
         // SAFETY: the views are of memory that is there until the kernel has finished: `Machine::run` lends it.
+        unsafe { machine.launch(kernel, blocks) }
+    };
+    let parameters: Launch = |machine, input, output, blocks| {
+        let kernel = launches::parameters { tables: TABLES, weights: WEIGHTS, input, output };
+        // SAFETY: as above.
         unsafe { machine.launch(kernel, blocks) }
     };
     let threads = (BLOCK[0] * BLOCK[1]) as usize;
@@ -48,6 +72,19 @@ pub(super) fn instructions() -> Vec<Instruction> {
                 let (x, place) = (x[0], (x[0] >> 8 & 15) * 16 + (x[0] >> 16 & 15));
                 let number = [0.1f64, -2.5, 1e300, f64::INFINITY][(x >> 24 & 3) as usize].to_bits();
                 vec![(x & 255).wrapping_mul(2_654_435_761), place * 7 % 251, number as u32, (number >> 32) as u32]
+            },
+        ),
+        thread(
+            ("parameters", parameters),
+            (1, launches::PARAMETERS),
+            Content::Bits,
+            |rng, _| vec![rng.random()],
+            |x| {
+                let at = x[0] as usize;
+                let word = TABLES.words[at % 32].wrapping_mul(TABLES.first[1]).wrapping_add(WEIGHTS[at % 16 + 4]);
+                let byte = TABLES.bytes[(at >> 8) % 8][(at >> 16) % 8];
+                let number = TABLES.numbers[(at >> 24) % 4].to_bits();
+                vec![word, byte.into(), number as u32, (number >> 32) as u32]
             },
         ),
         thread(

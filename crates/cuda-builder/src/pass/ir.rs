@@ -43,6 +43,31 @@ pub(super) fn replace_names<'a>(line: &'a str, replace: impl Fn(&str) -> Option<
     Cow::Owned(result)
 }
 
+/// The name of the entry point whose definition begins on this line.
+pub(crate) fn entry_name(line: &str) -> Option<&str> {
+    let definition = line.strip_prefix("define ")?;
+    let (range, name) = global_names(definition).next()?;
+    definition[..range.start].split(' ').any(|word| word == "ptx_kernel").then_some(name)
+}
+
+/// The names of local values in a line (`%x`, `%"a b"`), `%` included. What looks like a name inside a string is none.
+pub(super) fn local_names(line: &str) -> Vec<&str> {
+    let bytes = line.as_bytes();
+    let (mut names, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let start = at;
+        at = match bytes[at] {
+            b'"' => end_of_string(bytes, at),
+            b'%' => end_of_name(bytes, at + 1),
+            _ => at + 1,
+        };
+        if bytes[start] == b'%' {
+            names.push(&line[start..at]);
+        }
+    }
+    names
+}
+
 /// The line with some of the names of local values replaced (`%x`, `%"a b"`): `replace` gives what stands in for a name.
 pub(super) fn replace_locals(line: &str, replace: impl Fn(&str) -> Option<String>) -> String {
     let bytes = line.as_bytes();
@@ -231,6 +256,12 @@ mod tests {
         let line = r#"  call void @f(ptr @"a b", ptr getelementptr (i8, ptr @T.1, i64 4)) "k"="@no" ; @no"#;
         assert_eq!(names(line), ["f", "a b", "T.1"]);
         assert_eq!(names(r#"@x = constant [2 x i8] c"@\22" ; "#), ["x"]);
+    }
+
+    #[test]
+    fn finds_local_names() {
+        let line = r#"  %.a.1 = select i1 %"b c", ptr %0, ptr %10, !x !{!"%no"}"#;
+        assert_eq!(local_names(line), ["%.a.1", "%\"b c\"", "%0", "%10"]);
     }
 
     #[test]

@@ -26,6 +26,8 @@
 //! define ptx_kernel void @k(ptr %map) #0 {
 //!      →  define ptx_kernel void @k(ptr byval([128 x i8]) align 64 "nvvm.grid_constant" %map)
 //!                                           "nvvm.reqntid"="32,8,1" "nvvm.minctasm"="2" #0 {
+//! define ptx_kernel void @k([13 x i32] %0) {                    (a parameter that is indexed at run time: `parameters`)
+//!      →  define ptx_kernel void @k(ptr byval([13 x i32]) align 4 "nvvm.grid_constant" %0) {
 //! start:                                                        (the first line of a kernel's body, from sm_90 on)
 //!      →  start:
 //!           call void asm sideeffect "griddepcontrol.wait;", "~{memory}"()
@@ -46,6 +48,7 @@ mod entry;
 mod ir;
 mod marker;
 mod panics;
+mod parameters;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -57,7 +60,7 @@ pub(crate) use convergence::mark_convergent;
 pub(crate) use copies::copied;
 pub(crate) use entry::Entry;
 use ir::Variable;
-pub(crate) use ir::global_names;
+pub(crate) use ir::{entry_name, global_names};
 pub(crate) use panics::{with_channel, with_reports};
 
 /// The section that `#[kernel]` gives to a static shared array.
@@ -191,15 +194,9 @@ pub(crate) fn left_out(ir: &str) -> Vec<String> {
     variables.filter_map(|variable| variable.name.strip_prefix(LEFT_OUT).map(str::to_owned)).collect()
 }
 
-/// The name of the entry point whose definition begins on this line.
-pub(crate) fn entry_name(line: &str) -> Option<&str> {
-    let definition = line.strip_prefix("define ")?;
-    let (range, name) = global_names(definition).next()?;
-    definition[..range.start].split(' ').any(|word| word == "ptx_kernel").then_some(name)
-}
-
 /// Rewrites textual LLVM IR as the module's documentation says.
 pub(crate) fn rewrite(ir: &str, arch: Arch) -> Result<Rewritten, PassError> {
+    let ir = &*parameters::in_place(ir);
     let placed = Placed { shared: shared_variables(ir)?, constant: constants(ir)? };
     let spaces = arguments::spaces(ir, &placed);
     let mut facts = entry::facts(ir);

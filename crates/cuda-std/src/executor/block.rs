@@ -15,7 +15,7 @@ use super::barriers::clocked;
 use super::cluster;
 use super::context::{Context, Ended, LANES, NOWHERE, Request, State, Thread};
 use super::copies;
-use super::exchange::{exchange, lanes_in, lanes_of_warp, meets};
+use super::exchange::{exchange, lanes_in, lanes_of_warp, meets, tell_who_is_active};
 use super::fault::{Fault, FaultKind};
 use super::panics;
 use super::products;
@@ -253,6 +253,8 @@ impl<'a> Block<'a> {
         let (mut in_operation, mut waiting) = (all_in(State::Warp), all_in(State::Waiting));
         // These go on in the warp's next turn.
         let mut yielded = 0;
+        // These go on when all others have come as far as they can.
+        let mut asking = 0;
         loop {
             waiting &= !ready;
             in_operation &= !ready;
@@ -265,6 +267,7 @@ impl<'a> Block<'a> {
                         cluster::note_return(context);
                     }
                     State::Warp => in_operation |= 1 << lane,
+                    State::Asking => asking |= 1 << lane,
                     // One that is ready has stopped for the others.
                     State::Waiting | State::Ready => waiting |= 1 << lane,
                     State::Yielded => {
@@ -281,6 +284,9 @@ impl<'a> Block<'a> {
             ready = if in_operation != 0 { exchange(context, warp) } else { 0 };
             if let Some(fault) = context.fault.take() {
                 return Err(fault);
+            }
+            if ready == 0 {
+                ready = tell_who_is_active(context, warp, take(&mut asking));
             }
             // Lanes that wait for something else may come yet.
             if in_operation != 0 && ready == 0 && waiting == 0 && yielded == 0 {

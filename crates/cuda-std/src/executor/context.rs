@@ -87,6 +87,8 @@ pub(super) enum State {
     Barrier,
     /// Waits for lanes of its warp.
     Warp,
+    /// Asks which lanes are active with it.
+    Asking,
     /// Goes on after others have had their turn: it has made an atomic operation.
     Yielded,
     /// Waits for what its details say.
@@ -239,6 +241,8 @@ pub(super) struct Context<'a> {
     pub(super) changes: Cell<u64>,
     /// Decides who runs on.
     pub(super) random: Cell<Random>,
+    /// Whether lanes that ask who is active may find others, as the seed decides.
+    pub(super) finds_active_lanes: bool,
     /// Where the worker says which thread has its turn, if somebody looks whether it ever ends.
     pub(super) watched_turn: Option<Arc<CurrentTurn>>,
 }
@@ -335,6 +339,7 @@ impl<'a> Context<'a> {
             has_changed: Cell::new(false),
             changes: Cell::new(0),
             random: Cell::default(),
+            finds_active_lanes: executor.checks == Checks::Full && launch.seed != 0,
             watched_turn: launch.watchdog.as_ref().map(Watchdog::watch),
         }
     }
@@ -394,7 +399,7 @@ impl<'a> Context<'a> {
                     let waits_for = self.barriers.describe(self.details[position].wait.get());
                     FaultPlace::Waiting { waits_for, location }
                 }
-                State::Yielded => FaultPlace::Running(location),
+                State::Yielded | State::Asking => FaultPlace::Running(location),
                 State::Ready | State::Returned | State::Faulted | State::StackOverflow => FaultPlace::Returned,
             };
             match places.iter_mut().find(|known| known.place == place) {

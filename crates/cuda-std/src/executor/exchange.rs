@@ -64,6 +64,27 @@ pub(super) fn lanes_in(mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
+/// Tells the lanes in `asking` which of them are active together: those in one place, or some of these and the others, as the seed decides.
+/// A GPU promises no more, and often does less. Returns `asking`: they can go on.
+pub(super) fn tell_who_is_active(context: &Context<'_>, warp: usize, asking: u32) -> u32 {
+    let (lanes, details) = (lanes_of_warp(context, warp), &context.details[warp * LANES..]);
+    let mut random = context.random.get();
+    let mut rest = asking;
+    while rest != 0 {
+        let place = lanes[rest.trailing_zeros() as usize].location.get();
+        let is_here = |lane: usize| u32::from(lanes[lane].location.get() == place) << lane;
+        let here = lanes_in(rest).map(is_here).fold(0, |here, lane| here | lane);
+        let drawn = random.next();
+        let some = if drawn >> 32 & 1 == 0 { here } else { here & drawn as u32 };
+        for together in [some, here & !some] {
+            lanes_in(together).for_each(|lane| details[lane].response.set((together.into(), true)));
+        }
+        rest &= !here;
+    }
+    context.random.set(random);
+    asking
+}
+
 /// Carries out one operation among the lanes in `mask`, all of which wait for it.
 fn carry_out(context: &Context<'_>, warp: usize, requests: &[Request; LANES], mask: u32, operation: WarpOperation) {
     let (lanes, details) = (lanes_of_warp(context, warp), &context.details[warp * LANES..]);

@@ -138,6 +138,17 @@ pub(crate) fn reduce(operation: WarpOperation, mask: u32, value: u32) -> u32 {
     warp_operation(Request { operation, mask, value: value.into(), ..Request::NONE }).0 as u32
 }
 
+/// The lanes of the warp that execute this together: the running one alone, or those that `tell_who_is_active` says.
+#[inline(always)]
+pub(crate) fn active_mask(location: &'static Location<'static>) -> u32 {
+    let context = current();
+    if !context.finds_active_lanes {
+        return 1 << lane();
+    }
+    context.suspend(State::Asking, location);
+    context.details().response.get().0 as u32
+}
+
 /// Waits for the lanes in `mask`; what they wrote before, all of them see after.
 #[inline(always)]
 #[track_caller]

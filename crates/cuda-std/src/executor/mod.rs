@@ -440,7 +440,8 @@ impl Executor {
     }
 
     /// The same executor with another order in which blocks that can wait for one another take turns. With [`Checks::Full`] and a seed other than 0,
-    /// atomic loads of a [`GlobalAtomics`](crate::GlobalAtomics) sometimes see an older value than the newest, where they may on a GPU.
+    /// atomic loads of a [`GlobalAtomics`](crate::GlobalAtomics) sometimes see an older value than the newest, where they may on a GPU, and
+    /// [`warp::active_mask`](crate::warp::active_mask) names other lanes, too.
     ///
     /// ```standalone_crate
     /// # use cuda_std::{executor::{Checks, Executor}, prelude::*};

@@ -71,9 +71,10 @@
 //! of them: the number nearest to a root ([`rsqrt`], [`asin`], [`acos`]) or to the inverse of a number of 16 bits, or the one multiple that
 //! [`fmod`] can subtract. What IEEE 754 leaves open is the bits of a NaN: here they are always the GPU's, `0x7FFFFFFF`.
 //!
-//! The methods of std (`x.exp()`) are other functions: they call the C library of the machine, and no GPU has them. Two things of `core` compile
-//! for both and have other bits: `x % y`, which the builder refuses ([`fmod`] is the same), and which zero `x.max(y)` and `x.min(y)` are of +0 and
-//! −0, which Rust leaves open ([`max`] and [`min`] say it).
+//! The methods of std (`x.exp()`) are other functions: they call the C library of the machine, and no GPU has them. The builder refuses what `core`
+//! has for both and with other bits, names the line, and says what to write: [`fmod`] for `x % y` of f32, of which LLVM makes a division that is
+//! rounded; [`max`] and [`min`] for `x.max(y)` and `x.min(y)`, which leave open which zero they choose of +0 and −0. Where one of the two is a
+//! constant and no zero, as in `x.min(14.5)`, nothing is open, and nothing is refused. The executor lets all of them pass, with the CPU's bits.
 //!
 //! # How they are made
 //!

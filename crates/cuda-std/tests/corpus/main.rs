@@ -20,6 +20,7 @@ mod handed_over;
 mod litmus;
 mod lock_free;
 mod locks;
+mod matches;
 mod orders;
 mod pattern;
 mod products;
@@ -28,6 +29,7 @@ mod several;
 mod shared;
 mod stages;
 mod tables;
+mod votes;
 mod waits;
 mod warps;
 mod whole_grids;
@@ -43,7 +45,9 @@ const SCHEDULES: u64 = 20;
 const FAMILIES: &[Family] = &[
     shared::FAMILY,
     warps::FAMILY,
+    matches::FAMILY,
     barriers::FAMILY,
+    votes::FAMILY,
     global::FAMILY,
     orders::FAMILY,
     handed_over::FAMILY,

@@ -93,9 +93,9 @@ impl Class {
             Self::GlobalRace => "a race in global memory, within a block or between blocks",
             Self::Order => "an order of an atomic operation too weak, a fence left out, a flag set too early",
             Self::Scope => "a scope too small",
-            Self::BarrierDivergence => "a barrier that some threads never reach",
+            Self::BarrierDivergence => "a barrier that some threads never reach, or reach by another function",
             Self::WarpDivergence => {
-                "a shuffle, vote, `sync_warp` or product of a warp that lanes never reach, or reach with another mask"
+                "a shuffle, vote, match, reduction, `sync_warp` or product of a warp that lanes never reach, or reach with another mask"
             }
             Self::InactiveLane => "a value from a lane that does not take part in the shuffle",
             Self::PartBarrier => {
@@ -184,7 +184,8 @@ fn lines(fault: &Fault) -> Vec<u32> {
         | FaultKind::UnwrittenShared { pending: Some(other), .. } => Some(other.location.line),
         FaultKind::NotFenced { location, .. }
         | FaultKind::WrittenBeforeLoad { location, .. }
-        | FaultKind::BarrierMeetings { location, .. } => Some(location.line),
+        | FaultKind::BarrierMeetings { location, .. }
+        | FaultKind::BarrierMixed { location, .. } => Some(location.line),
         FaultKind::BarrierArrivedTwice { first, .. } => Some(first.line),
         FaultKind::BarrierAccess { initialized, .. } => Some(initialized.line),
         FaultKind::ClusterArrivedTwice { first } => Some(first.line),
