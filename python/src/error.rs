@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use crate::once::Once;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
+
+use crate::once::Once;
 
 /// What kind of error it is: the class in Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

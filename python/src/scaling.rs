@@ -2,7 +2,6 @@
 
 use std::iter;
 
-use crate::once::Once;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -11,6 +10,7 @@ use tilewright::{Device, DeviceMatrix, kernels};
 use crate::array::Array;
 use crate::engine::{Place, Stream, load, span};
 use crate::error::{Failure, argument, operand_type};
+use crate::once::Once;
 use crate::process::prepare;
 use crate::product::{OnCpu, text};
 use crate::shape::{Scalings, Strides, tuple};

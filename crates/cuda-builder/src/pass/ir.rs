@@ -50,41 +50,35 @@ pub(crate) fn entry_name(line: &str) -> Option<&str> {
     definition[..range.start].split(' ').any(|word| word == "ptx_kernel").then_some(name)
 }
 
-/// The names of local values in a line (`%x`, `%"a b"`), `%` included. What looks like a name inside a string is none.
-pub(super) fn local_names(line: &str) -> Vec<&str> {
+/// The names of local values in a line (`%x`, `%"a b"`), `%` included, each with the range that it covers. What looks like a name inside a string is
+/// none.
+pub(super) fn local_names(line: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
     let bytes = line.as_bytes();
-    let (mut names, mut at) = (Vec::new(), 0);
-    while at < bytes.len() {
-        let start = at;
-        at = match bytes[at] {
-            b'"' => end_of_string(bytes, at),
-            b'%' => end_of_name(bytes, at + 1),
-            _ => at + 1,
-        };
-        if bytes[start] == b'%' {
-            names.push(&line[start..at]);
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < bytes.len() {
+            match bytes[at] {
+                b'"' => at = end_of_string(bytes, at),
+                b'%' => {
+                    let start = at;
+                    at = end_of_name(bytes, at + 1);
+                    return Some((start..at, &line[start..at]));
+                }
+                _ => at += 1,
+            }
         }
-    }
-    names
+        None
+    })
 }
 
 /// The line with some of the names of local values replaced (`%x`, `%"a b"`): `replace` gives what stands in for a name.
 pub(super) fn replace_locals(line: &str, replace: impl Fn(&str) -> Option<String>) -> String {
-    let bytes = line.as_bytes();
-    let (mut result, mut copied, mut at) = (String::with_capacity(line.len()), 0, 0);
-    while at < bytes.len() {
-        let start = at;
-        at = match bytes[at] {
-            b'"' => end_of_string(bytes, at),
-            b'%' => end_of_name(bytes, at + 1),
-            _ => at + 1,
-        };
-        if bytes[start] == b'%'
-            && let Some(replacement) = replace(&line[start..at])
-        {
-            result.push_str(&line[copied..start]);
+    let (mut result, mut copied) = (String::with_capacity(line.len()), 0);
+    for (range, name) in local_names(line) {
+        if let Some(replacement) = replace(name) {
+            result.push_str(&line[copied..range.start]);
             result.push_str(&replacement);
-            copied = at;
+            copied = range.end;
         }
     }
     result.push_str(&line[copied..]);
@@ -261,7 +255,8 @@ mod tests {
     #[test]
     fn finds_local_names() {
         let line = r#"  %.a.1 = select i1 %"b c", ptr %0, ptr %10, !x !{!"%no"}"#;
-        assert_eq!(local_names(line), ["%.a.1", "%\"b c\"", "%0", "%10"]);
+        let names: Vec<_> = local_names(line).map(|(_, name)| name).collect();
+        assert_eq!(names, ["%.a.1", "%\"b c\"", "%0", "%10"]);
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl<'a> Parameter<'a> {
 
     /// Whether a line uses the array as a whole.
     fn is_in(&self, line: &str) -> bool {
-        ir::local_names(line).contains(&self.name)
+        ir::local_names(line).any(|(_, name)| name == self.name)
     }
 
     /// The number that an instruction takes out of it, if it does that.
@@ -200,7 +200,7 @@ impl<'a> Copy<'a> {
         let mut begin = None;
         let mut changed = Vec::new();
         for (at, line) in body.iter().enumerate() {
-            if at == self.at || !ir::local_names(line).iter().any(|name| pointers.contains_key(name)) {
+            if at == self.at || !ir::local_names(line).any(|(_, name)| pointers.contains_key(name)) {
                 continue;
             }
             let instruction = assignment(line).map(|(_, instruction)| instruction);
