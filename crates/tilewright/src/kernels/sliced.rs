@@ -56,9 +56,9 @@ macro_rules! sliced_kernels {
 }
 
 sliced_kernels! {
-    gemm_sliced_16x16_fp32_3xtf32 TILE_16 8 Performance::new(2, 0.123).block(1.8).unaligned(1.11);
-    gemm_sliced_32x32_fp32_3xtf32 TILE_32 8 Performance::new(2, 0.28).block(2.9).unaligned(1.25);
-    gemm_sliced_32x32_k64_fp32_3xtf32 TILE_32_K64 4 Performance::new(4, 0.278).block(2.78).unaligned(1.19);
-    gemm_sliced_16x16_k16_fp32_3xtf32 TILE_16_K16 1 Performance::new(20, 0.14).block(1.66).unaligned(1.14);
-    gemm_sliced_32x32_k16_fp32_3xtf32 TILE_32_K16 1 Performance::new(12, 0.253).block(2.36).unaligned(1.15);
+    gemm_sliced_16x16_fp32_3xtf32 TILE_16 8 Performance::new(2, 0.148).block(1.8).unaligned(1.33);
+    gemm_sliced_32x32_fp32_3xtf32 TILE_32 8 Performance::new(2, 0.296).block(2.8).unaligned(1.32);
+    gemm_sliced_32x32_k64_fp32_3xtf32 TILE_32_K64 4 Performance::new(4, 0.295).block(2.65).unaligned(1.42);
+    gemm_sliced_16x16_k16_fp32_3xtf32 TILE_16_K16 1 Performance::new(20, 0.149).block(1.75).unaligned(1.2);
+    gemm_sliced_32x32_k16_fp32_3xtf32 TILE_32_K16 1 Performance::new(12, 0.285).block(2.4).unaligned(1.29);
 }

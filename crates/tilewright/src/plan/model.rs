@@ -552,7 +552,9 @@ pub fn resident_blocks(kernel: &KernelInfo, device: &DeviceFacts) -> u32 {
 pub fn candidate_splits(kernel: &KernelInfo, device: &DeviceFacts, product: &Description) -> Vec<u32> {
     let most = kernel.pieces(product);
     if let Some(best) = kernel.contract.best_splits(product, device.multiprocessors) {
-        return vec![best.clamp(1, most)];
+        // With half as many, less is added up behind: where there are few, none.
+        let best = best.clamp(1, most);
+        return if best > 1 { vec![best / 2, best] } else { vec![best] };
     }
     let slots = u128::from(device.multiprocessors.max(1)) * u128::from(resident_blocks(kernel, device));
     let undivided = kernel.blocks(product, 1).max(1);
