@@ -139,7 +139,7 @@ pub static GEMV_TRANSPOSED_SPLIT_FP32: KernelInfo = KernelInfo {
     facts: gemv_transposed_split_fp32::FACTS,
     idea: "blocks share long sums over a matrix that is column-major; a second pass adds up, in order",
     a: Some(Order::ColumnMajor),
-    performance: Performance::new(3, 1.03).block(0.5).unaligned(1.05),
+    performance: Performance::new(3, 1.03).block(0.3).unaligned(1.05),
     contract: &Split { launch: |device, gemv| device.launch(gemv_transposed_split_fp32 { gemv }), division: COLUMNS },
     ..GEMV_SPLIT
 };
@@ -157,6 +157,6 @@ const GEMV_SPLIT: KernelInfo = KernelInfo {
     tile: None,
     divides_sums: true,
     deterministic: true,
-    performance: Performance::new(3, 0.95).block(0.7).unaligned(1.05),
+    performance: Performance::new(3, 0.95).block(0.35).unaligned(1.05),
     contract: &Split { launch: |device, gemv| device.launch(gemv_split_fp32 { gemv }), division: ROWS },
 };
