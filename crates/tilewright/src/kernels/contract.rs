@@ -253,6 +253,8 @@ pub(crate) struct Performance {
     pub(crate) repeated: f64,
     /// The share of the memory's bandwidth that its accesses reach, at the most. More than 1 where reading is all that it does.
     pub(crate) of_bandwidth: f64,
+    /// How many times its share of the memory's bandwidth a multiprocessor reaches where others have no blocks: with A row-major, and column-major.
+    pub(crate) alone: [f64; 2],
     /// How many times as large a share of the peak it reaches where A is column-major, and how many times as much a block costs.
     pub(crate) by_columns: [f64; 2],
     /// Whether it loads operands that begin anywhere element by element, so few bytes at a time that the memory waits, too.
@@ -272,6 +274,7 @@ impl Performance {
             waits: false,
             repeated: 1.0,
             of_bandwidth: 1.0,
+            alone: [f64::INFINITY; 2],
             by_columns: [1.0; 2],
             loads_elements: false,
         }
@@ -305,6 +308,11 @@ impl Performance {
     /// With the share of the bandwidth that its accesses reach.
     pub(crate) const fn of_bandwidth(self, share: f64) -> Self {
         Self { of_bandwidth: share, ..self }
+    }
+
+    /// With how many times its share of the bandwidth a multiprocessor reaches by itself: with A row-major, and column-major.
+    pub(crate) const fn alone(self, rows: f64, columns: f64) -> Self {
+        Self { alone: [rows, columns], ..self }
     }
 
     /// With how many times as large a share of the peak it reaches where A is column-major, and how many times as much a block costs.

@@ -56,6 +56,7 @@ const fn on_cuda_cores(most_columns: u32) -> Common {
             .block_that_waits(1.6)
             .unaligned(1.92)
             .by_columns(1.0, 1.25)
+            .alone(2.1, 1.2)
             .parts_of_steps(8)
             .columns_by_elements(),
     }

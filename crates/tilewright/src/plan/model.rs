@@ -313,7 +313,8 @@ impl Features {
             partials: results_again + if is_reduced { results * (2.0 * partials + 1.0) } else { 0.0 },
             trips: if is_reduced { trips_of_reduction(product.n, splits) } else { 0.0 },
             idle_waves: if candidate.fallback.is_some() { waves } else { 0.0 },
-            traffic: product.traffic() / kernel.performance.of_bandwidth,
+            traffic: product.traffic() / kernel.performance.of_bandwidth
+                * by_few(kernel, blocks.max(1.0) / multiprocessors),
             from_registers: if matches!(stores, Stores::WholeRows | Stores::Lines) { 0.0 } else { results },
             waves,
             work,
@@ -386,6 +387,13 @@ impl Features {
             },
         }
     }
+}
+
+/// How many times as long reading takes where only so large a part of the multiprocessors has a block.
+fn by_few(kernel: &KernelInfo, busy: f64) -> f64 {
+    let [by_rows, by_columns] = kernel.performance.alone;
+    let alone = if kernel.a == Some(Order::ColumnMajor) { by_columns } else { by_rows };
+    (1.0 / (busy * alone)).max(1.0)
 }
 
 /// The part of what a kernel loads whose lines begin anywhere, and twice as much where no elements are neighbours. Lines at multiples of 8 bytes count as those at

@@ -240,6 +240,20 @@ fn one_line_in_place_of_all_is_slow_to_read_by_many_blocks_unless_it_is_copied_f
 }
 
 #[test]
+fn few_blocks_do_not_read_as_fast_as_the_memory_can() {
+    // 64 blocks and 128: those of half of all multiprocessors take as long for half of the rows.
+    let time = |m, splits| {
+        let placed = [Placement::column_major(m), Placement::column_major(8192), Placement::row_major(4)];
+        estimated_in(splits, "gemm_narrow_4_tt_fp32", [m, 4, 8192], placed)
+    };
+    let [half, all] = [time(2048, 1), time(4096, 1)];
+    assert!(half > 0.8 * all && half <= all, "{half} {all}");
+    // Measured on an H200: 33.2 µs, and 24.1 by twice as many blocks.
+    let [one, two] = [time(2048, 1), time(2048, 2)];
+    assert!(one > 1.2 * two, "{one} {two}");
+}
+
+#[test]
 fn blocks_that_copy_the_same_pay_for_it_each() {
     // 479 blocks copy all of B, 18 KB for six terms more: 8.6 MB, of which the memory has 64 KB.
     let (m, n) = (1916, 752);
