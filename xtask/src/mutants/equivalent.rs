@@ -52,6 +52,15 @@ pub(super) const EQUIVALENT: &[Equivalent] = &[
                 been waited for when the rounds are over, and the groups behind them are empty.",
     },
     Equivalent {
+        file: "gpu-kernels/src/gemm/sliced.rs",
+        within: "multiply",
+        line: "(true, true) => slice::<THREADS, LINES, TILES, VectorsOfK, VectorsOfK>(&tile, lines),",
+        function: "sync_warp",
+        changes: &["omitted"],
+        proof: "Where k are neighbours in both operands, lane 4g + q copies elements 4q to 4q + 3 of lines g + 8i, takes the same ones, and is the one \
+                that copies over them: it waits for its own copies, and other lanes have nothing to do with these places.",
+    },
+    Equivalent {
         file: "gpu-kernels/src/gemm/grouped/teams.rs",
         within: "largest_k",
         line: "warp::warp_shuffle_xor(warp::ALL_LANES, largest, distance, warp::LANES)",

@@ -15,8 +15,8 @@
 //!      →
 //! define ptx_kernel void @k(ptr byval([13 x i32]) align 4 "nvvm.grid_constant" %0) {
 //!   %2 = getelementptr i8, ptr %0, i64 0
-//!   %tilewright.place.3 = getelementptr i8, ptr %0, i64 0
-//!   %3 = load i32, ptr %tilewright.place.3, align 4
+//!   %tilewright.place.0.1 = getelementptr i8, ptr %0, i64 0          (of parameter 0, for line 1 of the body)
+//!   %3 = load i32, ptr %tilewright.place.0.1, align 4
 //!   …
 //!   %9 = getelementptr inbounds float, ptr %5, i64 %8
 //!   %10 = load float, ptr %9, align 4                                  (`ld.param` in PTX)

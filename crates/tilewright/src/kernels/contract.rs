@@ -138,7 +138,7 @@ pub(crate) trait Contract: Debug + Sync {
         1
     }
 
-    /// The best number of splits on so many multiprocessors, if the kernel knows better than the model.
+    /// The number of splits that makes good use of so many multiprocessors, if the kernel knows it: the model then chooses between that and half of it.
     fn best_splits(&self, _product: &Description, _multiprocessors: u32) -> Option<u32> {
         None
     }

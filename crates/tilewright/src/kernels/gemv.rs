@@ -18,7 +18,7 @@ use crate::{Device, Error};
 /// How a kernel divides the work.
 #[derive(Debug)]
 struct Division {
-    /// The best number of splits, for the number of products, m and k, on so many multiprocessors.
+    /// The number of splits that makes good use of all multiprocessors, for the number of products, m and k, on so many multiprocessors.
     splits: fn(u32, u32, u32, u32) -> u32,
     /// The blocks of each split, for the number of products, m and k.
     blocks: fn(u32, u32, u32) -> u64,

@@ -31,7 +31,7 @@ impl Contract for Sliced {
 /// What the kernels have in common.
 const fn sliced(tile: TileShape, warps: u32, performance: Performance) -> Common {
     Common {
-        idea: "small tiles, whose k the warps of a block divide among themselves, from memory to tensor cores without a stop",
+        idea: "small tiles, whose k the warps of a block divide among themselves, and copy two chunks ahead, each for itself",
         scheme: Scheme::Fp32ThreeTf32,
         sums: SumOrder::Slices { warps },
         tile,

@@ -313,8 +313,7 @@ impl Features {
             partials: results_again + if is_reduced { results * (2.0 * partials + 1.0) } else { 0.0 },
             trips: if is_reduced { trips_of_reduction(product.n, splits) } else { 0.0 },
             idle_waves: if candidate.fallback.is_some() { waves } else { 0.0 },
-            traffic: product.traffic() / kernel.performance.of_bandwidth
-                * by_few(kernel, blocks.max(1.0) / multiprocessors),
+            traffic: product.traffic() / kernel.performance.of_bandwidth * by_few(kernel, blocks, multiprocessors),
             from_registers: if matches!(stores, Stores::WholeRows | Stores::Lines) { 0.0 } else { results },
             waves,
             work,
@@ -389,11 +388,11 @@ impl Features {
     }
 }
 
-/// How many times as long reading takes where only so large a part of the multiprocessors has a block.
-fn by_few(kernel: &KernelInfo, busy: f64) -> f64 {
+/// How many times as long reading takes where there are fewer blocks than multiprocessors. (Beside steps, that is; for [`Work::Vector`], which only reads, `filled` says it.)
+fn by_few(kernel: &KernelInfo, blocks: f64, multiprocessors: f64) -> f64 {
     let [by_rows, by_columns] = kernel.performance.alone;
     let alone = if kernel.a == Some(Order::ColumnMajor) { by_columns } else { by_rows };
-    (1.0 / (busy * alone)).max(1.0)
+    (multiprocessors / (blocks.max(1.0) * alone)).max(1.0)
 }
 
 /// The part of what a kernel loads whose lines begin anywhere, and twice as much where no elements are neighbours. Lines at multiples of 8 bytes count as those at
@@ -556,7 +555,7 @@ pub fn resident_blocks(kernel: &KernelInfo, device: &DeviceFacts) -> u32 {
     kernel.performance.blocks_per_multiprocessor.min(device.limits.resident_blocks(&kernel.facts)).max(1)
 }
 
-/// The numbers of splits of which one should be the fastest: those that fill whole waves of blocks, and the fewest.
+/// The numbers of splits of which one should be the fastest: those that fill whole waves of blocks, and the fewest; or what the kernel itself knows, and half of it.
 pub fn candidate_splits(kernel: &KernelInfo, device: &DeviceFacts, product: &Description) -> Vec<u32> {
     let most = kernel.pieces(product);
     if let Some(best) = kernel.contract.best_splits(product, device.multiprocessors) {
