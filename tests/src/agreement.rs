@@ -66,7 +66,7 @@ fn extent(generator: &mut StdRng, most: usize) -> usize {
     }
 }
 
-/// Where a matrix lies: without gaps, with any gaps, or with such as tensor maps allow.
+/// Where a matrix lies: without gaps, with any gaps, or with such as tensor maps allow; a few begin anywhere.
 fn layout(generator: &mut StdRng, order: Order, rows: usize, cols: usize) -> Layout {
     let [_, length] = order.lines(rows, cols);
     let padding = match generator.random_range(0..4) {
@@ -74,7 +74,8 @@ fn layout(generator: &mut StdRng, order: Order, rows: usize, cols: usize) -> Lay
         1 => generator.random_range(1..9),
         _ => length.next_multiple_of(4) - length + 4 * generator.random_range(0..3),
     };
-    Layout { order, step: 1, padding }
+    let offset = if generator.random_range(0..8) == 0 { generator.random_range(1..4) } else { 0 };
+    Layout { order, step: 1, padding, offset }
 }
 
 /// Any product, and among how many blocks to divide its sums.

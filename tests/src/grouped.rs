@@ -6,15 +6,12 @@ use tilewright::kernels::GroupedKernel;
 use tilewright::plan::{Description, GemmPlan, GroupedPlan, Options};
 use tilewright::{Device, DeviceMatrix, Error, Order, Orders, Sizes};
 
-use crate::operand::GUARD;
-use crate::{Layout, Layouts, Operand, Problem, SENTINEL};
+use crate::{Layout, Layouts, Operand, Problem};
 
-/// A product of a group, and the elements before the first of each of its matrices, so that they begin anywhere.
+/// A product of a group.
 pub struct Member {
     /// The product. All of a group have the same factors.
     pub problem: Problem,
-    /// Of A, of B and of C.
-    pub offsets: [usize; 3],
 }
 
 /// What has come of a group.
@@ -41,23 +38,18 @@ impl Member {
             order: order.unwrap_or(Order::ALL[random.random_range(0..2)]),
             step: if may_be_spread && random.random_range(0..6) == 0 { 2 } else { 1 },
             padding: [0, 0, 1, 4][random.random_range(0..4)],
+            offset: [0, 0, 1, 2, 4][random.random_range(0..5)],
         };
         let any = orders.is_none();
         let (a, b) = (layout(orders.map(|it| it.a), any), layout(orders.map(|it| it.b), any));
         let layouts = Layouts { a, b, c: layout(orders.map(|_| Order::RowMajor), any) };
-        let problem = Problem::new(Sizes { m, n, k }, layouts, random.random()).scaled(alpha, beta);
-        Self { problem, offsets: [0; 3].map(|_| [0, 0, 1, 2, 4][random.random_range(0..5)]) }
+        Self { problem: Problem::new(Sizes { m, n, k }, layouts, random.random()).scaled(alpha, beta) }
     }
 
     /// So many of them.
     pub fn group(seed: u64, count: usize, most: usize, orders: Option<Orders>, factors: [f32; 2]) -> Vec<Self> {
         let mut random = StdRng::seed_from_u64(seed);
         (0..count).map(|_| Self::any(&mut random, most, orders, factors)).collect()
-    }
-
-    /// A product without offsets.
-    pub fn new(problem: Problem) -> Self {
-        Self { problem, offsets: [0; 3] }
     }
 
     /// What is wrong with it, which is a product of a group.
@@ -68,23 +60,18 @@ impl Member {
     /// A, B and C on a device.
     fn on(&self, device: &Device) -> Result<[DeviceMatrix; 3], Error> {
         let Problem { a, b, c, .. } = &self.problem;
-        let upload = |operand: &Operand, offset: usize| {
-            let memory = [&vec![SENTINEL; offset], &operand.memory[..]].concat();
-            let matrix = DeviceMatrix::new(device.upload(&memory)?, operand.rows(), operand.cols(), operand.strides())?;
-            matrix.moved_by(offset + GUARD)
+        let upload = |operand: &Operand| {
+            let memory = device.upload(&operand.memory)?;
+            DeviceMatrix::new(memory, operand.rows(), operand.cols(), operand.strides())?
+                .moved_by(operand.extent().start)
         };
-        let [of_a, of_b, of_c] = self.offsets;
-        Ok([upload(a, of_a)?, upload(b, of_b)?, upload(c, of_c)?])
+        Ok([upload(a)?, upload(b)?, upload(c)?])
     }
 
     /// C as a kernel has left it.
     fn result(&self, c: &DeviceMatrix) -> Result<Operand, Error> {
         let mut result = self.problem.c.clone();
-        let offset = self.offsets[2];
-        let mut memory = vec![0.0; offset + result.memory.len()];
-        c.buffer().copy_to(&mut memory)?;
-        assert!(memory[..offset].iter().all(|word| word.to_bits() == SENTINEL.to_bits()), "written before C");
-        result.memory.copy_from_slice(&memory[offset..]);
+        c.buffer().copy_to(&mut result.memory)?;
         Ok(result)
     }
 

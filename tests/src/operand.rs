@@ -28,17 +28,24 @@ pub struct Layout {
     pub step: usize,
     /// The elements by which the leading dimension is larger than it has to be.
     pub padding: usize,
+    /// The elements from a multiple of 256 bytes of memory to the first one.
+    pub offset: usize,
 }
 
 impl Layout {
     /// Row-major, without gaps.
-    pub const ROWS: Self = Self { order: Order::RowMajor, step: 1, padding: 0 };
+    pub const ROWS: Self = Self { order: Order::RowMajor, step: 1, padding: 0, offset: 0 };
     /// Column-major, without gaps.
-    pub const COLUMNS: Self = Self { order: Order::ColumnMajor, step: 1, padding: 0 };
+    pub const COLUMNS: Self = Self { order: Order::ColumnMajor, step: 1, padding: 0, offset: 0 };
 
     /// The same with a leading dimension that is larger by `padding`.
     pub const fn padded(self, padding: usize) -> Self {
         Self { padding, ..self }
+    }
+
+    /// The same, `offset` elements behind a multiple of 256 bytes.
+    pub const fn moved(self, offset: usize) -> Self {
+        Self { offset, ..self }
     }
 
     /// The same with neighbours `step` elements apart.
@@ -56,9 +63,11 @@ impl Layout {
 /// A matrix in memory, guarded.
 #[derive(Clone)]
 pub struct Operand {
-    /// Guard words, the matrix with its gaps, guard words.
+    /// Guard words, more of them than [`GUARD`] by the layout's offset; the matrix with its gaps; guard words.
     pub(crate) memory: Vec<f32>,
     pub(crate) geometry: Geometry,
+    /// Where the matrix begins in its memory.
+    begin: usize,
 }
 
 /// The extents of a matrix and its strides.
@@ -129,7 +138,8 @@ impl Operand {
         let [row_stride, col_stride] = layout.strides(rows, cols);
         let len = if rows == 0 || cols == 0 { 0 } else { (rows - 1) * row_stride + (cols - 1) * col_stride + 1 };
         let geometry = Geometry { rows, cols, row_stride, col_stride };
-        let mut operand = Self { memory: vec![SENTINEL; GUARD + len + GUARD], geometry };
+        let begin = GUARD + layout.offset;
+        let mut operand = Self { memory: vec![SENTINEL; begin + len + GUARD], geometry, begin };
         for row in 0..rows {
             for col in 0..cols {
                 operand.set(row, col, element(row, col));
@@ -186,7 +196,7 @@ impl Operand {
     pub(crate) fn view_of<'a>(&self, copy: GlobalSlice<'a, f32>) -> View<GlobalSlice<'a, f32>> {
         assert_eq!(copy.len(), self.memory.len(), "a copy is as long as the original");
         // SAFETY: the extent is a part of the copy, whose lifetime the part has.
-        let slice = unsafe { GlobalSlice::from_raw_parts(copy.as_ptr().wrapping_add(GUARD), self.extent().len()) };
+        let slice = unsafe { GlobalSlice::from_raw_parts(copy.as_ptr().wrapping_add(self.begin), self.extent().len()) };
         View { slice, geometry: self.geometry }
     }
 
@@ -195,13 +205,13 @@ impl Operand {
         assert_eq!(copy.len(), self.memory.len(), "a copy is as long as the original");
         // SAFETY: the extent is a part of the copy, which is given away.
         let slice =
-            unsafe { GlobalSliceMut::from_raw_parts(copy.as_mut_ptr().wrapping_add(GUARD), self.extent().len()) };
+            unsafe { GlobalSliceMut::from_raw_parts(copy.as_mut_ptr().wrapping_add(self.begin), self.extent().len()) };
         View { slice, geometry: self.geometry }
     }
 
     /// The part of the memory that the matrix takes: from its first element to its last.
     pub(crate) fn extent(&self) -> Range<usize> {
-        GUARD..self.memory.len() - GUARD
+        self.begin..self.memory.len() - GUARD
     }
 
     /// The matrix in double precision.
@@ -233,7 +243,7 @@ impl Operand {
         match written {
             Some(position) => Err(format!(
                 "the word {} elements after the first of {self:?} is no element, but is now {}",
-                position as isize - GUARD as isize,
+                position as isize - self.begin as isize,
                 self.memory[position]
             )),
             None => Ok(()),
@@ -247,7 +257,7 @@ impl Operand {
 
     fn position(&self, row: usize, col: usize) -> usize {
         assert!(row < self.rows() && col < self.cols(), "({row}, {col}) of {self:?}");
-        GUARD + row * self.geometry.row_stride + col * self.geometry.col_stride
+        self.begin + row * self.geometry.row_stride + col * self.geometry.col_stride
     }
 }
 

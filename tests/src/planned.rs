@@ -363,7 +363,8 @@ pub(crate) fn repairs_tiles(
 ) -> Result<bool, String> {
     let placed = |layout: Layout, rows: usize, cols: usize| {
         let [row_stride, col_stride] = layout.strides(rows, cols);
-        Placement { row_stride, col_stride, batch_stride: 0, alignment: GUARD * size_of::<f32>() }
+        let alignment = if layout.offset == 0 { GUARD * size_of::<f32>() } else { size_of::<f32>() };
+        Placement { row_stride, col_stride, batch_stride: 0, alignment }
     };
     let Sizes { m, n, k } = sizes;
     let (a, b, c) = (placed(layouts.a, m, k), placed(layouts.b, k, n), placed(layouts.c, m, n));

@@ -41,6 +41,11 @@ impl Layouts {
         Self { a: self.a.padded(3), b: self.b.padded(5), c: self.c.padded(7) }
     }
 
+    /// The same with matrices that begin at no multiple of four elements.
+    pub const fn moved(self) -> Self {
+        Self { a: self.a.moved(1), b: self.b.moved(2), c: self.c.moved(3) }
+    }
+
     /// The same with A and B that have gaps between all elements.
     pub const fn spread(self) -> Self {
         Self { a: self.a.spread(2), b: self.b.spread(3), c: self.c }
@@ -73,38 +78,42 @@ impl Problem {
         Self { alpha, beta, ..self }
     }
 
-    /// The same with a row of subnormal numbers in A, which meets a B that is so large that no result is subnormal, and a small
-    /// element of B.
+    /// The same with a row of subnormal numbers in A, a column of them in B, and a small element of B. All other numbers are so large that no
+    /// result is subnormal.
     pub fn with_tiny_elements(mut self) -> Self {
         let power = |exponent: i32| 2f32.powi(exponent);
-        let row = self.a.rows() / 2;
-        for l in 0..self.a.cols() {
-            self.a.set(row, l, self.a.at(row, l) * power(-128));
+        let (tiny_row, tiny_col) = (self.a.rows() / 2, self.b.cols() * 2 / 3);
+        // What the two have in common would be below all numbers, so every other term is zero.
+        let factor = |is_tiny: bool, l: usize, of_tiny: usize| match (is_tiny, l % 2 == of_tiny) {
+            (false, _) => power(50),
+            (true, true) => power(-128),
+            (true, false) => 0.0,
+        };
+        for (row, l) in self.a.indices() {
+            self.a.set(row, l, self.a.at(row, l) * factor(row == tiny_row, l, 0));
         }
-        for (l, col) in (0..self.b.rows()).flat_map(|l| (0..self.b.cols()).map(move |col| (l, col))).collect::<Vec<_>>()
-        {
-            self.b.set(l, col, self.b.at(l, col) * power(50));
+        for (l, col) in self.b.indices() {
+            self.b.set(l, col, self.b.at(l, col) * factor(col == tiny_col, l, 1));
         }
-        self.b.set(self.b.rows() / 2, 0, power(-128));
+        // A term that the row does not have.
+        self.b.set(((self.b.rows() / 2) | 1).min(self.b.rows() - 1), 0, power(-128));
         self
     }
 
-    /// The same with one row of A, and one column of B, of zeros but for a subnormal number. It meets such large numbers that no
+    /// The same with one row of A, or one column of B, of zeros but for a subnormal number. It meets such large numbers that no
     /// result is subnormal, and nobody who looks at other terms finds it.
-    pub fn with_rare_tiny_elements(mut self) -> Self {
+    pub fn with_rare_tiny_elements(mut self, in_a: bool) -> Self {
         let power = |exponent: i32| 2f32.powi(exponent);
         for operand in [&mut self.a, &mut self.b] {
-            for (row, col) in
-                (0..operand.rows()).flat_map(|row| (0..operand.cols()).map(move |col| (row, col))).collect::<Vec<_>>()
-            {
+            for (row, col) in operand.indices() {
                 operand.set(row, col, operand.at(row, col) * power(50));
             }
         }
         let (row, col, terms) = (self.a.rows() / 4, self.b.cols() / 2, self.a.cols());
         for l in 0..terms {
             // Not powers of two, which would not have to be split.
-            self.a.set(row, l, if l == terms / 3 { 1.37 * power(-128) } else { 0.0 });
-            self.b.set(l, col, if l == terms / 2 { 1.37 * power(-128) } else { 0.0 });
+            let value = if l == terms / 3 { 1.37 * power(-128) } else { 0.0 };
+            if in_a { self.a.set(row, l, value) } else { self.b.set(l, col, value) }
         }
         self
     }

@@ -148,10 +148,16 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         // And so many terms that this is worth while.
         if kernel.a.is_some() && kernel.scheme.precision() == Precision::Fp32 {
             let sizes = shape(37, 900, 1024);
-            let batch = one(move || Problem::new(sizes, layouts, 17).with_rare_tiny_elements());
-            let if_scans_are_shared = Some((sizes, layouts));
-            trials.push(Trial { batch, splits: Some(1), is_long: false, if_scans_are_shared, bound: None });
+            for in_a in [true, false] {
+                let batch = one(move || Problem::new(sizes, layouts, 17).with_rare_tiny_elements(in_a));
+                let if_scans_are_shared = Some((sizes, layouts));
+                trials.push(Trial { batch, splits: Some(1), is_long: false, if_scans_are_shared, bound: None });
+            }
         }
+        // Whole tiles, and tiles that are none, of matrices and rows that begin anywhere.
+        let sizes = shape(70, 68, 75);
+        let batch = one(move || Problem::new(sizes, layouts.padded().moved(), 25));
+        trials.push(Trial { batch, splits: None, is_long: true, if_scans_are_shared: None, bound: None });
     }
     trials
 }

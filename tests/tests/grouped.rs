@@ -24,7 +24,7 @@ use tilewright::{Accuracy, Device, DeviceMatrix, Error, Order, Precision};
 /// A product of random matrices, A and B row-major.
 fn member(m: usize, n: usize, k: usize, factors: [f32; 2]) -> Member {
     let [alpha, beta] = factors;
-    Member::new(Problem::new(Sizes { m, n, k }, Layouts::ALL[0], (m + n + k) as u64).scaled(alpha, beta))
+    Member { problem: Problem::new(Sizes { m, n, k }, Layouts::ALL[0], (m + n + k) as u64).scaled(alpha, beta) }
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn special_values_are_those_of_the_product_alone() {
         }
         it
     };
-    let tiny = Member::new(member(65, 64, 33, [1.0, 0.0]).problem.with_tiny_elements());
+    let tiny = Member { problem: member(65, 64, 33, [1.0, 0.0]).problem.with_tiny_elements() };
     let members = [member(64, 64, 64, [1.0, 0.0]), special(1), tiny, special(5), member(9, 3, 100, [1.0, 0.0])];
     let device = Device::cpu(Checks::Full);
     let names = ["gemm_batched_8_fp32", "gemm_mma_64x64_nn_fp32_3xtf32", "gemm_wgmma_64x64_k32_nn_fp32_3xtf32"];

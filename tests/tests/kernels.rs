@@ -294,7 +294,12 @@ fn a_negative_zero_survives_where_nothing_is_added_to_it() {
 
 fn layout() -> impl Strategy<Value = Layout> {
     let order = prop_oneof![Just(Order::RowMajor), Just(Order::ColumnMajor)];
-    (order, 1..=3usize, 0..=9usize).prop_map(|(order, step, padding)| Layout { order, step, padding })
+    (order, 1..=3usize, 0..=9usize, 0..=3usize).prop_map(|(order, step, padding, offset)| Layout {
+        order,
+        step,
+        padding,
+        offset,
+    })
 }
 
 fn factor() -> impl Strategy<Value = f32> {

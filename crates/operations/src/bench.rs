@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::Error;
 use crate::operation::{Operation, Sizes};
 use crate::peak::{Least, Peak};
-use crate::trial::{Memory, Trial};
+use crate::trial::{Accuracy, Memory, Trial};
 
 /// Launches below this, in milliseconds, are timed several at a time: between two events there is always half a microsecond that is
 /// nobody's.
@@ -45,6 +45,8 @@ pub struct Measurement {
     pub runs: usize,
     /// The copies of the arguments that launches go through: together they exceed twice the second-level cache.
     pub sets: usize,
+    /// How far the result of the run before was from the reference.
+    pub accuracy: Accuracy,
     /// The operation's times.
     #[serde(flatten)]
     pub times: Times,
@@ -151,7 +153,7 @@ pub fn bench(
         return Err(Error::NoRuns { runs });
     }
     let trial = Trial::new(operation, sizes, seed)?;
-    trial.judge(&trial.run(device)?)?;
+    let accuracy = trial.judge(&trial.run(device)?)?;
     let (mut baseline, mut no_baseline) = match operation.baseline(device, &trial.sizes) {
         Ok(baseline) => (baseline, None),
         Err(why) => (None, Some(why.to_string())),
@@ -165,13 +167,29 @@ pub fn bench(
     }
     let cache = device.gpu_properties().map_or(0, |properties| properties.l2_bytes as usize);
     let sets = (2 * cache).div_ceil(trial.total_bytes().max(1)).clamp(1, MOST_SETS - 1) + usize::from(!device.is_cpu());
+    let (bytes, operations) = (operation.bytes(&trial.sizes)?, operation.operations(&trial.sizes));
+    let measurement = |times, baseline, no_baseline| Measurement {
+        operation: trial.description.name,
+        sizes: trial.sizes.to_string(),
+        device: device.name(),
+        is_of_executor: device.is_cpu(),
+        runs,
+        sets,
+        accuracy,
+        times,
+        bytes,
+        operations,
+        least: Peak::of(device).map(|peak| peak.least(bytes, operations, operation.units())),
+        baseline,
+        no_baseline,
+    };
     let mut arguments =
         Arguments { memory: (0..sets).map(|_| trial.upload(device)).collect::<Result<Vec<_>, _>>()?, turn: 0 };
     let mut ours = |memory: &mut Memory| trial.launch(device, memory);
     let launches = arguments.warm_up(device, &mut ours)?;
     let Some(mut baseline) = baseline else {
         let times = Times::of(arguments.measure(device, runs, launches, &mut ours)?, launches);
-        return measurement(&trial, device, runs, sets, times, None, no_baseline);
+        return Ok(measurement(times, None, no_baseline));
     };
     let name = baseline.name();
     let mut beside = |memory: &mut Memory| trial.with_views(memory, |views| baseline.launch(&trial.sizes, views));
@@ -184,34 +202,7 @@ pub fn bench(
         theirs.extend(arguments.measure(device, 1 + part, their_launches, &mut beside)?.into_iter().skip(1));
     }
     let theirs = MeasuredBaseline { name, times: Times::of(theirs, their_launches), wrong };
-    measurement(&trial, device, runs, sets, Times::of(times, launches), Some(theirs), None)
-}
-
-fn measurement(
-    trial: &Trial<'_>,
-    device: &Device,
-    runs: usize,
-    sets: usize,
-    times: Times,
-    baseline: Option<MeasuredBaseline>,
-    no_baseline: Option<String>,
-) -> Result<Measurement, Error> {
-    let operation = trial.operation;
-    let (bytes, operations) = (operation.bytes(&trial.sizes)?, operation.operations(&trial.sizes));
-    Ok(Measurement {
-        operation: trial.description.name,
-        sizes: trial.sizes.to_string(),
-        device: device.name(),
-        is_of_executor: device.is_cpu(),
-        runs,
-        sets,
-        times,
-        bytes,
-        operations,
-        least: Peak::of(device).map(|peak| peak.least(bytes, operations, operation.units())),
-        baseline,
-        no_baseline,
-    })
+    Ok(measurement(Times::of(times, launches), Some(theirs), None))
 }
 
 /// Copies of the arguments, which launches go through one after the other.

@@ -149,6 +149,10 @@ mod tests {
                 && line["date"].as_str().unwrap().len() == 20
         );
         assert_eq!(line["is_of_executor"], true);
+        assert_eq!(
+            (line["accuracy"]["elements"].as_u64(), line["accuracy"]["part_of_bound"].as_f64()),
+            (Some(100), Some(0.0))
+        );
     }
 
     #[test]

@@ -9,6 +9,9 @@ Each case is measured by `patterns bench`, which compares every element with the
 several of them where one is too short, all queued before the first one ends. PyTorch multiplies without TF32, and cuDNN tries all its
 algorithms. `--seed` adds cases of random sizes, for which nothing is tuned. Cases that `table.jsonl` has already are passed over, so a
 run that was cut short goes on.
+
+The error is the largest of all elements of a case, and its part of what the operation's bound allows. Bits are those of the small cases, by
+`patterns agreement`: how many elements of how many have the same ones on this GPU and on the executor.
 """
 
 import argparse
@@ -36,6 +39,7 @@ CASES: dict[str, list[tuple[int, ...]]] = {
     "layer-norm": [(262144, 768), (65536, 1023), (16384, 4096), (4096, 16384)],
     "layer-norm-backward": [(262144, 768), (65536, 1023), (16384, 4096), (4096, 16384)],
     "top-k": [(65536, 256, 32), (32768, 512, 64), (64, 1_000_000, 10), (4096, 50257, 50)],
+    "n-body": [(65536,)],
     "philox-words": [(1 << 28, 0)],
     "philox-uniform": [(1 << 28, 0)],
     "philox-normal": [(1 << 28, 0)],
@@ -64,7 +68,7 @@ CASES: dict[str, list[tuple[int, ...]]] = {
 }
 
 NAMES: dict[str, str] = {
-    **dict.fromkeys(["sum", "inclusive-scan", "radix-sort"], "n"),
+    **dict.fromkeys(["sum", "inclusive-scan", "radix-sort", "n-body"], "n"),
     "histogram": "words",
     "transpose": "batch rows cols",
     **dict.fromkeys(["softmax", "layer-norm", "layer-norm-backward"], "rows cols"),
@@ -284,20 +288,43 @@ def peers(operation: str, sizes: tuple[int, ...], cub: Path, runs: int) -> dict[
     return found
 
 
-def row(line: dict) -> str:
+def agreement(patterns: Path, operation: str) -> dict:
+    """How many elements of the small cases have the same bits on the GPU and on the executor."""
+    command = [patterns, "agreement", "--op", operation, "--json"]
+    printed = subprocess.run(command, capture_output=True, text=True)
+    if printed.returncode != 0:
+        sys.exit(f"{operation}: {printed.stdout}{printed.stderr}")
+    # Its name is a part of those of others.
+    return next(line for line in map(json.loads, printed.stdout.splitlines()) if line["operation"] == operation)
+
+
+def bits(agreed: dict | None) -> str:
+    if agreed is None:
+        return ""
+    same, elements = agreed["same_bits"], agreed["elements"]
+    # Where fast functions are used, which each GPU computes in its own way.
+    need = "" if agreed["has_to_be_same"] else ", need not"
+    return (f"all of {elements:,}" if same == elements else f"{same:,} of {elements:,}") + need
+
+
+def row(line: dict, agreed: dict | None = None) -> str:
     """The line of a case in the table. Of several peers, the fastest."""
     ours, least = line["ours"], line["ours"]["least"]
-    name, first, spread = min(
-        ((name, *line["before"][name]) for name in line["before"]), key=lambda peer: min(peer[1], line["after"][peer[0]][0])
-    )
-    second, spread = line["after"][name][0], max(spread, line["after"][name][1])
+    before, after = line["before"], line["after"]
     mine = 1e3 * ours["median_ms"]
     ms = max(least["ms"] if least else 0, 1e3 * ours["operations"] / TENSOR_RATES.get(line["operation"], float("inf")))
     share = 100 * ms / ours["median_ms"]
     drawn_mark = " ¹" if line["drawn"] else ""
+    peer = "| none | | "
+    if before:
+        name = min(before, key=lambda name: min(before[name][0], after[name][0]))
+        (first, spread), (second, spread_after) = before[name], after[name]
+        peer = f"| {name} | {first:.4g}, {second:.4g} ± {max(spread, spread_after):.1f} | {(first + second) / 2 / mine:.2f}"
+    accuracy = ours["accuracy"]
+    error = f"{accuracy['error']:.1e}, {100 * accuracy['part_of_bound']:.0f} %"
     return (
-        f"| {line['operation']} | {line['sizes']}{drawn_mark} | {mine:.4g} ± {1e3 * ours['spread_ms']:.1f} | {share:.0f} % | {name} "
-        f"| {first:.4g}, {second:.4g} ± {spread:.1f} | {(first + second) / 2 / mine:.2f} |"
+        f"| {line['operation']} | {line['sizes']}{drawn_mark} | {mine:.4g} ± {1e3 * ours['spread_ms']:.1f} | {share:.0f} % "
+        f"{peer} | {error} | {bits(agreed)} |"
     )
 
 
@@ -347,8 +374,10 @@ def main() -> None:
                 file.write(json.dumps(line) + "\n")
             print(row(line), f" {time.monotonic() - begin:.0f} s", flush=True)
     # Those of an earlier run, too.
-    head = "| operation | sizes | µs | share | peer | µs | peer / ours |\n|---|---|---|---|---|---|---|\n"
-    (args.out / "table.md").write_text(head + "".join(row(line) + "\n" for line in lines))
+    agreed = {operation: agreement(args.patterns, operation) for operation in dict.fromkeys(line["operation"] for line in lines)}
+    (args.out / "agreement.json").write_text(json.dumps(list(agreed.values()), indent=1) + "\n")
+    head = "| operation | sizes | µs | share | peer | µs | peer / ours | error | same bits |\n|---|---|---|---|---|---|---|---|---|\n"
+    (args.out / "table.md").write_text(head + "".join(row(line, agreed[line["operation"]]) + "\n" for line in lines))
     if missing:
         print(f"not measured: {'; '.join(missing)}")
 

@@ -110,7 +110,9 @@ pub fn products() -> Vec<Product> {
         wgmma_m64n256k16_bf16_shared_mn_k wgmma_m64n256k16_bf16_shared_mn_mn);
     others!(Fp16, 128: wgmma_m64n128k16_fp16_registers_mn wgmma_m64n128k16_fp16_shared_k_mn
         wgmma_m64n128k16_fp16_shared_mn_k wgmma_m64n128k16_fp16_shared_mn_mn);
+    others!(Bf16, 160: wgmma_m64n160k16_bf16_add_registers wgmma_m64n160k16_bf16_add_shared);
     others!(Bf16, 176: wgmma_m64n176k16_bf16_add_registers wgmma_m64n176k16_bf16_add_shared);
+    others!(Bf16, 192: wgmma_m64n192k16_bf16_add_registers wgmma_m64n192k16_bf16_add_shared);
     products
 }
 

@@ -213,13 +213,6 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_nn_fp32_3xtf32"],
     },
     Mutant {
-        what: "adds to accumulators that were never set",
-        file: "gpu-kernels/src/gemm/hopper/scheme.rs",
-        from: "accumulators.set::<Tf32>(registers(low_a, 0), high_b);",
-        to: "accumulators.add::<Tf32>(registers(low_a, 0), high_b);",
-        kernels: &["gemm_wgmma_nn_fp32_3xtf32"],
-    },
-    Mutant {
         what: "reads fragments of A unswizzled",
         file: "gpu-kernels/src/gemm/hopper/operand.rs",
         from: "(((lane >> 4) ^ (lane & 7)) * PIECE)",

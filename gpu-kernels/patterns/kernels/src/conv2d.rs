@@ -34,6 +34,7 @@
 mod convolution;
 mod hopper;
 mod pointwise;
+mod tiles;
 
 use blocks::mma_scheme::{Bf16Products, Scheme, ThreeTf32};
 use blocks::mma_tile::{Accumulators, LINES, MEMORY, OCTET, PIECE, Stage, WORDS, own_lines};

@@ -22,7 +22,10 @@ pub(crate) unsafe fn transposed(words: [u32; 4], c: u32) -> [u32; 4] {
         unsafe { warp::warp_shuffle_xor(warp::ALL_LANES, value, distance, warp::LANES) }.0
     };
     // All bits or none. Branches on the same condition before and behind a shuffle would have the compiler copy it into both arms.
-    let (odd, upper) = (0u32.wrapping_sub(c & 1), 0u32.wrapping_sub(c >> 1));
+    let mut masks = [c & 1, c >> 1].map(|bit| 0u32.wrapping_sub(bit));
+    // A selection is one instruction, unless the compiler finds out that the mask's inverse is a number less one, and selects in two.
+    hint::pin(&mut masks);
+    let [odd, upper] = masks;
     let select = |mask: u32, one: u32, other: u32| one & mask | other & !mask;
     // Words c mod 2 and c mod 2 + 2, of the lower and of the upper lane of two.
     let mut two = [[0; 2]; 2];

@@ -126,7 +126,7 @@ impl Convolution {
     }
 
     /// The pixels of all images of the result.
-    fn pixels(&self) -> Option<u32> {
+    pub(super) fn pixels(&self) -> Option<u32> {
         let [down, across] = self.out();
         Self::product(&[self.batch, down, across]).filter(|&pixels| pixels <= i32::MAX as u32 - LINES)
     }

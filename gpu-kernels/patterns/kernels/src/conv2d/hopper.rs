@@ -42,16 +42,14 @@ use cuda_std::wgmma::{self, Bf16 as OfBf16, Descriptor, Sums};
 #[cfg(not(target_arch = "nvptx64"))]
 use runtime::PixelTile;
 
+#[cfg(not(target_arch = "nvptx64"))]
+use super::tiles::tiles;
+use super::tiles::{CHANNELS, STEP_CHANNELS, Tiles, UNIT, joined, sharing};
 use super::{Convolution, Tile};
 use crate::quad::transposed;
 
-/// The channels of a stage, and the words of a row of so many.
-pub(super) const CHANNELS: u32 = 64;
+/// The words of a row of a stage.
 const ROW_WORDS: u32 = 32;
-/// The filters that are stored at a time.
-const UNIT: u32 = 8;
-/// The filters of a tile of several groups.
-const SHARED_FILTERS: u32 = 64;
 /// The pixels of a warpgroup, and its warps and threads.
 const PIXELS: u32 = 64;
 const WARPS: u32 = 4;
@@ -59,9 +57,8 @@ const THREADS: u32 = 128;
 /// The blocks at most: so many tiles behind the last one, pixels are still below 2³².
 #[cfg(not(target_arch = "nvptx64"))]
 const MOST_WORKERS: u32 = i32::MAX as u32 / 256;
-/// The bytes of a row that an instruction takes, the channels in them, and the instructions for a row.
+/// The bytes of a row that an instruction takes, and the instructions for a row.
 const STEP_BYTES: u32 = 32;
-const STEP_CHANNELS: u32 = 16;
 const STEPS: u32 = 4;
 
 /// How a convolution is divided: `CONSUMERS` warpgroups, `ACROSS` of which are side by side, have `DOWN` times 64 pixels, and `PARTS` times
@@ -85,46 +82,9 @@ struct Memory {
     bytes: u32,
 }
 
-/// The tiles of a convolution, of so many pixels and filters, the filters of the same pixels one after the other, so that those are in the
-/// second-level cache.
-#[derive(Clone, Copy)]
-struct Tiles {
-    of_tile: [u32; 2],
-}
-
-impl Tiles {
-    /// Those of a group's filters, and of all groups.
-    #[inline(always)]
-    fn across(self, conv: &Convolution) -> [u32; 2] {
-        let of_group = conv.filters.div_ceil(self.of_tile[1]).max(1);
-        [of_group, (of_group * conv.groups).max(1)]
-    }
-
-    /// Tile `number`, if it is there.
-    #[inline(always)]
-    fn tile(self, conv: &Convolution, number: u32) -> Option<Tile> {
-        let [of_group, across] = self.across(conv);
-        let (pixels, at) = (number / across, number % across);
-        let (group, filter) = (at / of_group, at % of_group * self.of_tile[1]);
-        let tile = Tile { pixel: pixels * self.of_tile[0], group, filter };
-        tile.extent(conv).map(|_| tile)
-    }
-}
-
-/// The tiles of so many pixels and filters that a convolution has, unless a block's number could not count them.
-#[cfg(not(target_arch = "nvptx64"))]
-pub(super) fn tiles(conv: &Convolution, of_tile: [u32; 2]) -> Option<u32> {
-    let [down, across] = conv.out();
-    let pixels = u64::from(conv.batch) * u64::from(down) * u64::from(across);
-    let of_pixels = pixels.div_ceil(u64::from(of_tile[0]));
-    let all = of_pixels * u64::from(Tiles { of_tile }.across(conv)[1]);
-    // A block counts on from its last tile by the number of blocks.
-    u32::try_from(all).ok().filter(|&all| all <= i32::MAX as u32 / 2)
-}
-
 /// The steps of 64 channels of a sum.
 #[inline(always)]
-fn steps(conv: &Convolution) -> u32 {
+pub(super) fn steps(conv: &Convolution) -> u32 {
     conv.taps_down * conv.taps_across * conv.channels.div_ceil(CHANNELS)
 }
 
@@ -133,31 +93,6 @@ fn steps(conv: &Convolution) -> u32 {
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) fn takes(conv: &Convolution) -> bool {
     conv.filters.is_multiple_of(UNIT) && (conv.groups == 1 || conv.channels.is_multiple_of(STEP_CHANNELS))
-}
-
-/// How many groups share a stage of a kernel with so many parts, and a tile of its filters: as many as fit, by powers of two. A part has the
-/// filters of one group, and 16 channels are of one group.
-#[inline(always)]
-pub(super) fn sharing(conv: &Convolution, parts: u32) -> u32 {
-    let fit = |groups: u32| conv.channels <= CHANNELS / groups && conv.groups.is_multiple_of(groups);
-    let are_whole = conv.channels.is_multiple_of(STEP_CHANNELS) && conv.filters == SHARED_FILTERS / parts;
-    if parts == 1 || !are_whole {
-        1
-    } else if parts == 4 && fit(4) {
-        4
-    } else if fit(2) {
-        2
-    } else {
-        1
-    }
-}
-
-/// The convolution with as many groups as one, with the channels and the filters of all of them, most pairs of which have nothing to do with one
-/// another.
-#[inline(always)]
-pub(super) fn joined(conv: &Convolution, groups: u32) -> Convolution {
-    let (channels, filters) = (conv.channels * groups, conv.filters * groups);
-    Convolution { channels, filters, groups: conv.groups / groups, ..*conv }
 }
 
 /// The pixels that are loaded at a time.
@@ -205,9 +140,10 @@ macro_rules! kernels {
             requires(
                 conv.fits_result(y.len()),
                 takes(&conv),
-                describes_images(&x, &conv, $pixels),
-                describes_filters(&w, &conv, $filters),
-                tiles(&joined(&conv, sharing(&conv, $parts)), [$pixels, $filters]).is_some(),
+                pixels > 0 && pixels <= $pixels,
+                describes_images(&x, &conv, pixels),
+                describes_filters(&w, &conv, tiles(&conv, $parts, [pixels, $filters], $across).of_tile),
+                tiles(&conv, $parts, [pixels, $filters], $across).count().is_some(),
                 workers > 0 && workers <= MOST_WORKERS,
                 y.as_mut_ptr().addr().is_multiple_of(16)
             )
@@ -217,13 +153,14 @@ macro_rules! kernels {
             w: TensorMap<'_>,
             conv: Convolution,
             workers: u32,
+            pixels: u32,
             y: GlobalSliceMut<'_, Bf16>,
         ) {
             _ = workers; // for the grid alone
             const { assert!($block == ($consumers + 1) * THREADS) };
             // SAFETY: a block of so many threads, all of which come here, with its shared memory; the launch has checked the rest.
             unsafe {
-                Division::<$consumers, $down, $across, $parts, $stages, $sums, $of_consumers, $of_producer>::convolve(&conv, x, w, y)
+                Division::<$consumers, $down, $across, $parts, $stages, $sums, $of_consumers, $of_producer>::convolve(&conv, x, w, pixels, y)
             }
         }
     )* };
@@ -232,21 +169,24 @@ macro_rules! kernels {
 kernels! {
     conv2d_192x256_wgmma_bf16, block = 384, 192 x 256, <2, 3, 2, 1, 4, 64, 240, 24>,
         "`y[n, oh, ow, f] = Σ x[n, oh·stride − padding + r·dilation, …, c] · w[f, r, s, c]` of bf16 numbers, with fp32 sums that are \
-         rounded to bf16, by tiles of 192 pixels and 256 filters. `x` is an image map of the convolution, of 64 channels of 192 pixels, and `w` a \
-         map of taps × filters of all groups × channels in tiles of 64 × 256. Filters of a group are a multiple of 8, and so are \
-         channels: of several groups, of 16. `workers` blocks share the tiles.";
-    conv2d_128x192_wgmma_bf16, block = 384, 128 x 192, <2, 1, 1, 3, 5, 32, 240, 24>,
-        "The same by tiles of 128 pixels and 192 filters.";
+         rounded to bf16, by tiles of `pixels` pixels, 192 at most, and up to 256 filters. `x` is an image map of the convolution, of 64 channels of \
+         so many pixels, and `w` a map of taps × filters of all groups × channels in tiles of 64 channels of the filters of a tile, into as few of \
+         which those of a group are divided evenly. Filters of a group are a multiple of 8, and so are channels: of several groups, of 16. \
+         `workers` blocks share the tiles.";
+    conv2d_256x160_wgmma_bf16, block = 384, 256 x 160, <2, 2, 1, 1, 4, 80, 240, 24>,
+        "The same by tiles of up to 256 pixels and 160 filters.";
+    conv2d_128x192_wgmma_bf16, block = 384, 128 x 192, <2, 1, 1, 1, 5, 96, 240, 24>,
+        "The same by tiles of up to 128 pixels and 192 filters.";
     conv2d_256x128_wgmma_bf16, block = 384, 256 x 128, <2, 2, 1, 1, 4, 64, 240, 24>,
-        "The same by tiles of 256 pixels and 128 filters.";
+        "The same by tiles of up to 256 pixels and 128 filters.";
     conv2d_128x128_wgmma_bf16, block = 384, 128 x 128, <2, 1, 1, 1, 6, 64, 240, 24>,
-        "The same by tiles of 128 pixels and 128 filters.";
+        "The same by tiles of up to 128 pixels and 128 filters.";
     conv2d_128x64_wgmma_bf16, block = 384, 128 x 64, <2, 1, 1, 1, 8, 32, 240, 24>,
-        "The same by tiles of 128 pixels and 64 filters.";
+        "The same by tiles of up to 128 pixels and 64 filters.";
     conv2d_256x2x32_wgmma_bf16, block = 384, 256 x 64, <2, 2, 1, 2, 5, 16, 240, 24>,
-        "The same by tiles of 256 pixels and the filters of two groups, which are 32 each; there are 16 or 32 channels.";
+        "The same by tiles of up to 256 pixels and the filters of two groups, which are 32 each; there are 16 or 32 channels.";
     conv2d_256x4x16_wgmma_bf16, block = 384, 256 x 64, <2, 2, 1, 4, 5, 8, 240, 24>,
-        "The same by tiles of 256 pixels and the filters of four groups, which are 16 each: those of two if there are 32 channels.";
+        "The same by tiles of up to 256 pixels and the filters of four groups, which are 16 each: those of two if there are 32 channels.";
 }
 
 impl<
@@ -269,7 +209,6 @@ where
     /// The words of the pixels of a stage, and of a stage.
     const A: u32 = Self::ROWS * ROW_WORDS;
     const STAGE: u32 = Self::A + Self::FILTERS * ROW_WORDS;
-    const TILES: Tiles = Tiles { of_tile: [Self::ROWS, Self::FILTERS] };
 
     const MEMORY: Memory = {
         assert!(CONSUMERS.is_multiple_of(ACROSS) && DOWN <= 3);
@@ -287,27 +226,59 @@ where
     /// the filters of this convolution, as [`describes_images`] and [`describes_filters`] say, y has as many elements as it says, and is
     /// aligned to 16 bytes; filters of a group are a multiple of 8.
     #[inline(always)]
-    unsafe fn convolve(conv: &Convolution, x: ImageMap<'_>, w: TensorMap<'_>, y: GlobalSliceMut<'_, Bf16>) {
+    unsafe fn convolve(
+        conv: &Convolution,
+        x: ImageMap<'_>,
+        w: TensorMap<'_>,
+        pixels: u32,
+        y: GlobalSliceMut<'_, Bf16>,
+    ) {
         // SAFETY: all threads come here, and each role goes through all tiles and stages. The warps of a warpgroup give up and acquire
         // registers together. One thread prepares the barriers, and all wait for it.
         unsafe {
+            let groups = sharing(conv, PARTS as u32);
+            let conv = &joined(conv, groups);
+            let tiles = &Tiles::new(conv, [pixels, Self::FILTERS], ACROSS);
             let ring = Ring::<STAGES>::new(Self::MEMORY.ring);
             if thread::thread_idx_x() == 0 {
                 ring.init(1, CONSUMERS * WARPS);
-                hopper::fence_barrier_init();
             }
+            Self::clear(tiles);
+            // Of the barriers and of the zeros.
+            hopper::fence_async_shared();
             thread::sync_threads();
             let warp = warp_number();
-            let groups = sharing(conv, PARTS as u32);
-            let conv = &joined(conv, groups);
             if warp < WARPS {
                 hopper::release_registers::<PRODUCER_REGISTERS>();
                 if warp == 0 {
-                    Self::load(conv, ring, x, w);
+                    Self::load(conv, tiles, ring, x, w);
                 }
             } else {
                 hopper::acquire_registers::<CONSUMER_REGISTERS>();
-                Self::multiply(conv, groups, ring, warp, y);
+                Self::multiply(conv, tiles, groups, ring, warp, y);
+            }
+        }
+    }
+
+    /// Writes zeros where no stage is loaded to, for pixels and filters that a tile does not have: they are multiplied, too, for results that
+    /// nobody stores.
+    ///
+    /// # Safety
+    /// All threads of the block come here, fence what they have written, and meet, before anything is multiplied.
+    #[inline(always)]
+    unsafe fn clear(tiles: &Tiles) {
+        // SAFETY: the block has the shared memory of this kernel.
+        let stages = unsafe { Self::MEMORY.stages.slice() };
+        for stage in 0..STAGES {
+            let at = stage * Self::STAGE;
+            let rests = [[tiles.rows * ROW_WORDS, Self::A], [Self::A + tiles.of_tile * ROW_WORDS, Self::STAGE]];
+            for [first, end] in rests {
+                let mut word = first + 4 * thread::thread_idx_x();
+                while word < end {
+                    // SAFETY: inside of the stage, at multiples of 16 bytes, of this thread alone.
+                    unsafe { stages.write_vector((at + word) as usize, [0.0; 4]) };
+                    word = hint::keep_rolled(word + 4 * (CONSUMERS + 1) * THREADS);
+                }
             }
         }
     }
@@ -317,7 +288,7 @@ where
     /// # Safety
     /// All lanes of one warp come here.
     #[inline(always)]
-    unsafe fn load(conv: &Convolution, ring: Ring<STAGES>, x: ImageMap<'_>, w: TensorMap<'_>) {
+    unsafe fn load(conv: &Convolution, tiles: &Tiles, ring: Ring<STAGES>, x: ImageMap<'_>, w: TensorMap<'_>) {
         // SAFETY: a stage is acquired before it is written, and is full when all its bytes have come. One lane issues the loads, to multiples
         // of 1024 bytes.
         unsafe {
@@ -325,7 +296,7 @@ where
             hopper::prefetch_tensor_map(w);
             let mut ring = ring.producer();
             let mut number = thread::block_idx_x();
-            while let Some(tile) = Self::TILES.tile(conv, number) {
+            while let Some(tile) = tiles.tile(conv, number) {
                 let [column, row, image] = base_pixel(conv, tile.pixel).map(|value| uniform(value));
                 let [filter, of_x] =
                     [tile.group * conv.filters + tile.filter, tile.group * conv.channels].map(|value| uniform(value));
@@ -335,7 +306,7 @@ where
                     ring.acquire();
                     let (stage, at) = (ring.tma_stage(), ring.stage() * Self::STAGE);
                     if hopper::elect_one() {
-                        stage.commit_bytes(4 * Self::STAGE);
+                        stage.commit_bytes(4 * ROW_WORDS * (tiles.rows + tiles.of_tile));
                         let reach =
                             [across * conv.dilation_across, down * conv.dilation_down].map(|reach| reach as u16);
                         stage.load_pixels(stages, at as usize, x, [of_x + channel, column, row, image], reach);
@@ -380,21 +351,29 @@ where
     /// # Safety
     /// All its threads come here.
     #[inline(always)]
-    unsafe fn multiply(conv: &Convolution, joined: u32, ring: Ring<STAGES>, warp: u32, y: GlobalSliceMut<'_, Bf16>) {
+    unsafe fn multiply(
+        conv: &Convolution,
+        tiles: &Tiles,
+        joined: u32,
+        ring: Ring<STAGES>,
+        warp: u32,
+        y: GlobalSliceMut<'_, Bf16>,
+    ) {
         let warpgroup = warp / WARPS - 1;
         let own_channels = conv.channels / joined;
         // Parts without a group have the last one's channels, and are not stored.
         let of_part: [u32; PARTS] =
             core::array::from_fn(|part| (part as u32).min(joined - 1) * (own_channels / STEP_CHANNELS) * STEP_BYTES);
         // The first pixel and the first filter of the warpgroup, in a tile.
-        let (pixel, filter) = (warpgroup / ACROSS * DOWN as u32 * PIXELS, warpgroup % ACROSS * Self::COLUMNS);
+        let pixel = warpgroup / ACROSS * DOWN as u32 * PIXELS;
+        let filter = warpgroup % ACROSS * tiles.of_warpgroup;
         // SAFETY: the caller's promise. A stage is read when it is full, and released when the products that read it have finished, as have
         // the accumulators when they are read.
         unsafe {
             let stages = Self::MEMORY.stages.slice();
             let mut ring = ring.consumer();
             let mut number = thread::block_idx_x();
-            while Self::TILES.tile(conv, number).is_some() {
+            while tiles.tile(conv, number).is_some() {
                 let mut sums = [[[0.0f32; SUMS]; PARTS]; DOWN];
                 let mut previous: Option<Unreleased> = None;
                 let (mut left, mut channels) = (steps(conv), own_channels);
@@ -444,17 +423,17 @@ where
                     previous.release();
                 }
                 // Found again, rather than kept in registers all the time.
-                if let Some(tile) = Self::TILES.tile(conv, number) {
-                    let row = pixel + warp % WARPS * 16;
+                if let Some(tile) = tiles.tile(conv, number) {
+                    let own = Own::new(conv, tiles, tile, pixel + warp % WARPS * 16, filter);
                     // Not a loop: the compiler would not unroll it, and accumulators would lie in memory.
                     if let Some(sums) = sums.first() {
-                        store(conv, tile, [row, filter], y, sums);
+                        own.store(conv, 0, y, sums);
                     }
                     if let Some(sums) = sums.get(1) {
-                        store(conv, tile, [row + PIXELS, filter], y, sums);
+                        own.store(conv, PIXELS, y, sums);
                     }
                     if let Some(sums) = sums.get(2) {
-                        store(conv, tile, [row + 2 * PIXELS, filter], y, sums);
+                        own.store(conv, 2 * PIXELS, y, sums);
                     }
                 }
                 number += thread::grid_dim_x();
@@ -472,42 +451,70 @@ fn base_pixel(conv: &Convolution, number: u32) -> [u32; 3] {
     [column, row, number / across / down]
 }
 
-/// Stores the results of a warp, of its 16 pixels and its filters from these of the tile on, as far as there are pixels and filters.
-///
-/// # Safety
-/// The whole warp comes here together. The tile's pixels and filters are no other warp's; filters of a group are a multiple of 8, and y is
-/// aligned to 16 bytes.
-#[inline(always)]
-unsafe fn store<const SUMS: usize, const PARTS: usize>(
-    conv: &Convolution,
-    tile: Tile,
-    [row, filter]: [u32; 2],
-    y: GlobalSliceMut<'_, Bf16>,
-    sums: &[[f32; SUMS]; PARTS],
-) {
-    let Some(extent) = tile.extent(conv) else { return };
-    // Read anew, rather than kept in registers all the time.
-    let lane = this_thread() % warp::LANES;
-    let (g, c) = (lane / 4, lane % 4);
-    let first_filter = tile.group * conv.filters + tile.filter;
-    // SAFETY: the same memory as words, of which pixels have a whole number.
-    let words: GlobalSliceMut<'_, u32> = unsafe { GlobalSliceMut::from_raw_parts(y.as_mut_ptr().cast(), y.len() / 2) };
-    for half in 0..2 {
-        let row = row + g + 8 * half as u32;
-        let first = (tile.pixel + row) as usize * conv.all_filters() as usize + first_filter as usize;
-        for four in 0..PARTS * SUMS / 16 {
-            let pairs = core::array::from_fn(|i| {
-                let at = 4 * (4 * four + i) + 2 * half;
-                let sums = &sums[at / SUMS];
-                convert::bf16x2(sums[at % SUMS], sums[at % SUMS + 1])
-            });
-            // SAFETY: all lanes come here. Inside of y, and this thread's alone; the eight begin at a multiple of eight, because filters of
-            // groups are such.
-            unsafe {
-                let piece = transposed(pairs, c);
-                let col = filter + (4 * four as u32 + c) * UNIT;
-                if row < extent[0] && col < extent[1] {
-                    words.set_vector_unchecked((first + col as usize) / 2, piece);
+/// What a thread stores: eight filters of a pixel, those 32 further, and so on; and the same of the pixel eight further.
+#[derive(Clone, Copy)]
+struct Own {
+    /// The number of the lane modulo 4.
+    c: u32,
+    /// The pixels of the tile that are left from its first one on.
+    rows: u32,
+    /// The filters that are left of the warpgroup from its first one on, or of the group.
+    filters: u32,
+    /// Its first number in y.
+    place: usize,
+}
+
+impl Own {
+    /// That of a warp that has 16 pixels from `row` on and the filters from `filter` on of a tile.
+    #[inline(always)]
+    fn new(conv: &Convolution, tiles: &Tiles, tile: Tile, row: u32, filter: u32) -> Self {
+        // Read anew, rather than kept in registers all the time.
+        let lane = this_thread() % warp::LANES;
+        let c = lane % 4;
+        let (row, of_filters) = (row + lane / 4, c * UNIT);
+        let rows = tiles.rows.min(tiles.pixels - tile.pixel).saturating_sub(row);
+        let filters =
+            tiles.of_warpgroup.min((conv.filters - tile.filter).saturating_sub(filter)).saturating_sub(of_filters);
+        let first = tile.group * conv.filters + tile.filter + filter + of_filters;
+        let place = (tile.pixel + row) as usize * conv.all_filters() as usize + first as usize;
+        Self { c, rows, filters, place }
+    }
+
+    /// Stores the results of a warp `down` pixels further, as far as there are pixels and filters.
+    ///
+    /// # Safety
+    /// The whole warp comes here together. The tile's pixels and filters are no other warp's; filters of a group are a multiple of 8, and y is
+    /// aligned to 16 bytes.
+    #[inline(always)]
+    unsafe fn store<const SUMS: usize, const PARTS: usize>(
+        self,
+        conv: &Convolution,
+        down: u32,
+        y: GlobalSliceMut<'_, Bf16>,
+        sums: &[[f32; SUMS]; PARTS],
+    ) {
+        // SAFETY: the same memory as words, of which pixels have a whole number.
+        let words: GlobalSliceMut<'_, u32> =
+            unsafe { GlobalSliceMut::from_raw_parts(y.as_mut_ptr().cast(), y.len() / 2) };
+        for half in 0..2 {
+            let down = down + 8 * half as u32;
+            let place = (self.place + down as usize * conv.all_filters() as usize) / 2;
+            let filters = if down < self.rows { self.filters } else { 0 };
+            for four in 0..PARTS * SUMS / 16 {
+                let pairs = core::array::from_fn(|i| {
+                    let at = 4 * (4 * four + i) + 2 * half;
+                    let sums = &sums[at / SUMS];
+                    convert::bf16x2(sums[at % SUMS], sums[at % SUMS + 1])
+                });
+                // SAFETY: all lanes come here. Inside of y, and this thread's alone; the eight begin at a multiple of eight, because filters
+                // of groups are such.
+                unsafe {
+                    let mut piece = transposed(pairs, self.c);
+                    // Done before the branch, which is a predicate of the store then.
+                    hint::pin(&mut piece);
+                    if 4 * four as u32 * UNIT < filters {
+                        words.set_vector_unchecked(place + 2 * four * UNIT as usize, piece);
+                    }
                 }
             }
         }

@@ -12,11 +12,12 @@ use testkit::{
 };
 
 use super::hopper::{
-    CHANNELS, conv2d_128x64_wgmma_bf16, conv2d_128x128_wgmma_bf16, conv2d_128x192_wgmma_bf16,
-    conv2d_192x256_wgmma_bf16, conv2d_256x2x32_wgmma_bf16, conv2d_256x4x16_wgmma_bf16, conv2d_256x128_wgmma_bf16,
-    joined, pixel_tile, sharing, takes, tiles,
+    conv2d_128x64_wgmma_bf16, conv2d_128x128_wgmma_bf16, conv2d_128x192_wgmma_bf16, conv2d_192x256_wgmma_bf16,
+    conv2d_256x2x32_wgmma_bf16, conv2d_256x4x16_wgmma_bf16, conv2d_256x128_wgmma_bf16, conv2d_256x160_wgmma_bf16,
+    pixel_tile, steps, takes,
 };
 use super::pointwise::{self, conv2d_1x1_of_16_bf16, conv2d_1x1_of_32_bf16, conv2d_1x1_of_64_bf16};
+use super::tiles::{CHANNELS, Tiles, joined, sharing, tiles};
 use super::{Convolution, conv2d_any_bf16, conv2d_any_fp32_3xtf32, conv2d_bf16, conv2d_fp32_3xtf32};
 
 /// A 2-D convolution, with the same stride, padding and dilation down and across. PyTorch's is `conv2d` of tensors that are
@@ -30,23 +31,26 @@ pub struct Conv2d {
     by_own_kernels: bool,
 }
 
-/// A kernel for Hopper, the pixels and filters of its tiles, and the parts of a warpgroup's filters, which may be of several groups.
+/// A kernel for Hopper, the most pixels and filters of its tiles, the warpgroups that share the filters, and the parts of a warpgroup's filters, which
+/// may be of several groups.
 #[derive(Clone, Copy)]
 struct Hopper {
     facts: KernelFacts,
-    tile: [u32; 2],
+    most: [u32; 2],
+    warpgroups: u32,
     parts: u32,
 }
 
 /// All of them.
-const HOPPER: [Hopper; 7] = [
-    Hopper { facts: conv2d_192x256_wgmma_bf16::FACTS, tile: [192, 256], parts: 1 },
-    Hopper { facts: conv2d_128x192_wgmma_bf16::FACTS, tile: [128, 192], parts: 3 },
-    Hopper { facts: conv2d_256x128_wgmma_bf16::FACTS, tile: [256, 128], parts: 1 },
-    Hopper { facts: conv2d_128x128_wgmma_bf16::FACTS, tile: [128, 128], parts: 1 },
-    Hopper { facts: conv2d_128x64_wgmma_bf16::FACTS, tile: [128, 64], parts: 1 },
-    Hopper { facts: conv2d_256x2x32_wgmma_bf16::FACTS, tile: [256, 64], parts: 2 },
-    Hopper { facts: conv2d_256x4x16_wgmma_bf16::FACTS, tile: [256, 64], parts: 4 },
+const HOPPER: [Hopper; 8] = [
+    Hopper { facts: conv2d_192x256_wgmma_bf16::FACTS, most: [192, 256], warpgroups: 2, parts: 1 },
+    Hopper { facts: conv2d_256x160_wgmma_bf16::FACTS, most: [256, 160], warpgroups: 1, parts: 1 },
+    Hopper { facts: conv2d_128x192_wgmma_bf16::FACTS, most: [128, 192], warpgroups: 1, parts: 1 },
+    Hopper { facts: conv2d_256x128_wgmma_bf16::FACTS, most: [256, 128], warpgroups: 1, parts: 1 },
+    Hopper { facts: conv2d_128x128_wgmma_bf16::FACTS, most: [128, 128], warpgroups: 1, parts: 1 },
+    Hopper { facts: conv2d_128x64_wgmma_bf16::FACTS, most: [128, 64], warpgroups: 1, parts: 1 },
+    Hopper { facts: conv2d_256x2x32_wgmma_bf16::FACTS, most: [256, 64], warpgroups: 1, parts: 2 },
+    Hopper { facts: conv2d_256x4x16_wgmma_bf16::FACTS, most: [256, 64], warpgroups: 1, parts: 4 },
 ];
 
 impl Hopper {
@@ -55,12 +59,28 @@ impl Hopper {
         matches!(self.parts, 2 | 4)
     }
 
-    /// The clocks that a block needs for a step of its tile: those of products, or those of TMA, which takes 2.2 for each line of 128 bytes of
-    /// an operand (measured on an H200). Channels that begin anywhere in a line are in two.
-    fn clocks(self, conv: &Convolution) -> u64 {
-        let [pixels, filters] = self.tile.map(u64::from);
-        let lines = if conv.channels.is_multiple_of(CHANNELS) { 1 } else { 2 };
-        (pixels * filters / 32).max((pixels + filters) * lines * 22 / 10)
+    /// The clocks that all tiles of a convolution take, and how many pixels these have: as few as it takes for the same number of rounds. A step
+    /// takes as long as its products or its loads, whichever take longer, and somewhat longer if both are alike; after each round results are
+    /// stored while nothing is multiplied. (Rates and powers are fitted to times of 20 layers on an H200, each by six kernels: which one is
+    /// fastest is told to 1 % in the mean, 5 % at most.)
+    fn plan(self, conv: &Convolution, workers: u32) -> Option<(f64, u32)> {
+        // Of a multiprocessor, for a row of a stage by TMA. The second-level cache is read by 32 bytes: where pixels are no multiple of that,
+        // every other one is in a part more.
+        let of_row = if conv.all_channels().is_multiple_of(16) { 2.5 } else { 5.5 };
+        let groups = sharing(conv, self.parts);
+        let conv = &joined(conv, groups);
+        if conv.channels < LEAST_CHANNELS || (self.is_for_groups() && groups == 1) {
+            return None;
+        }
+        let tiles_of = |pixels: u32| Tiles::new(conv, [pixels, self.most[1]], self.warpgroups);
+        let most = tiles_of(self.most[0]);
+        let (rounds, pixels) = (f64::from(most.rounds(workers)?), most.fewest_rows(workers)?);
+        let tiles = tiles_of(pixels);
+        let products = rounds * f64::from(self.most[0] * self.most[1]) / 32.0;
+        let loads = of_row * f64::from(tiles.count()?) * f64::from(pixels + tiles.of_tile) / f64::from(workers);
+        let of_step = (products.powi(3) + loads.powi(3)).cbrt();
+        let of_stores = 1000.0 + 0.2 * f64::from(pixels * tiles.of_tile);
+        Some((f64::from(steps(conv)) * of_step + rounds * of_stores, pixels))
     }
 }
 
@@ -87,27 +107,20 @@ fn of_single_taps(device: &Device, conv: &Convolution) -> Option<(u32, u32)> {
 /// The channels of a stage from which on Hopper's kernels are faster than those for every GPU: others leave most of it empty.
 const LEAST_CHANNELS: u32 = 32;
 
-/// The kernel for Hopper that should be fastest for a convolution, if the device runs it and it should be faster than those for every GPU, and its blocks.
-fn chosen(device: &Device, conv: &Convolution) -> Option<(Hopper, u32)> {
+/// The kernel for Hopper that should be fastest for a convolution, if the device runs it and it should be faster than those for every GPU, its blocks, and
+/// the pixels of its tiles.
+fn chosen(device: &Device, conv: &Convolution) -> Option<(Hopper, u32, u32)> {
     if !takes(conv)
-        || conv.images().layout(&pixel_tile(HOPPER[0].tile[0])).is_err()
+        || conv.pixels().is_none()
+        || conv.images().layout(&pixel_tile(HOPPER[0].most[0])).is_err()
         || conv.filters == 0
         || !crate::hopper::runs(device, &HOPPER[0].facts)
     {
         return None;
     }
     let workers = crate::hopper::workers(device);
-    let of_waves = |it: Hopper| {
-        let groups = sharing(conv, it.parts);
-        let conv = joined(conv, groups);
-        if conv.channels < LEAST_CHANNELS || (it.is_for_groups() && groups == 1) {
-            return None;
-        }
-        let tiles = tiles(&conv, it.tile).filter(|&tiles| tiles > 0)?;
-        Some((u64::from(tiles.div_ceil(workers)) * it.clocks(&conv), it))
-    };
-    let (_, it) = HOPPER.into_iter().filter_map(of_waves).min_by_key(|(clocks, _)| *clocks)?;
-    Some((it, workers))
+    let plans = HOPPER.into_iter().filter_map(|it| Some((it, it.plan(conv, workers)?)));
+    plans.min_by(|(_, (one, _)), (_, (other, _))| one.total_cmp(other)).map(|(it, (_, pixels))| (it, workers, pixels))
 }
 
 /// A map of filters, in tiles of 64 channels of so many filters of a tap.
@@ -329,17 +342,19 @@ impl Operation for Conv2d {
             }
             return Ok(());
         }
-        if let Some((it, workers)) = chosen(device, &conv).filter(|_| self.by_own_kernels) {
-            let w = filters(device, w, &conv, it.tile[1])?;
-            let x = device.image_map(x, &conv.images(), &pixel_tile(it.tile[0]))?;
-            match (it.tile, it.parts) {
-                (_, 2) => device.launch(conv2d_256x2x32_wgmma_bf16 { x, w, conv, workers, y })?,
-                (_, 4) => device.launch(conv2d_256x4x16_wgmma_bf16 { x, w, conv, workers, y })?,
-                ([_, 192], _) => device.launch(conv2d_128x192_wgmma_bf16 { x, w, conv, workers, y })?,
-                ([256, _], _) => device.launch(conv2d_256x128_wgmma_bf16 { x, w, conv, workers, y })?,
-                ([192, _], _) => device.launch(conv2d_192x256_wgmma_bf16 { x, w, conv, workers, y })?,
-                ([_, 128], _) => device.launch(conv2d_128x128_wgmma_bf16 { x, w, conv, workers, y })?,
-                _ => device.launch(conv2d_128x64_wgmma_bf16 { x, w, conv, workers, y })?,
+        if let Some((it, workers, pixels)) = chosen(device, &conv).filter(|_| self.by_own_kernels) {
+            let of_tile = tiles(&conv, it.parts, it.most, it.warpgroups).of_tile;
+            let w = filters(device, w, &conv, of_tile)?;
+            let x = device.image_map(x, &conv.images(), &pixel_tile(pixels))?;
+            match (it.most, it.parts) {
+                (_, 2) => device.launch(conv2d_256x2x32_wgmma_bf16 { x, w, conv, workers, pixels, y })?,
+                (_, 4) => device.launch(conv2d_256x4x16_wgmma_bf16 { x, w, conv, workers, pixels, y })?,
+                ([_, 192], _) => device.launch(conv2d_128x192_wgmma_bf16 { x, w, conv, workers, pixels, y })?,
+                ([_, 160], _) => device.launch(conv2d_256x160_wgmma_bf16 { x, w, conv, workers, pixels, y })?,
+                ([256, _], _) => device.launch(conv2d_256x128_wgmma_bf16 { x, w, conv, workers, pixels, y })?,
+                ([192, _], _) => device.launch(conv2d_192x256_wgmma_bf16 { x, w, conv, workers, pixels, y })?,
+                ([_, 128], _) => device.launch(conv2d_128x128_wgmma_bf16 { x, w, conv, workers, pixels, y })?,
+                _ => device.launch(conv2d_128x64_wgmma_bf16 { x, w, conv, workers, pixels, y })?,
             }
             return Ok(());
         }
