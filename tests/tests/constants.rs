@@ -59,7 +59,7 @@ fn constants_are_measured_stored_and_used_until_they_do_not_hold() {
     let user = TempDir::new().unwrap();
     let stored = user.path().join("tilewright/constants/fake-gpu-132.json");
     let tune = |arguments: &[&str]| {
-        run(user.path(), None, &[&["tune", "--constants", "--device=cuda", "--limit-seconds=10"], arguments].concat())
+        run(user.path(), None, &[&["tune", "--constants", "--device=cuda", "--limit-seconds=60"], arguments].concat())
     };
     assert!(constants_of_a_plan(user.path(), None, &[]).starts_with("built in"));
 
