@@ -178,11 +178,11 @@ fn operands_whose_base_is_not_aligned() {
     for order in [Order::RowMajor, Order::ColumnMajor] {
         for (a_shift, x_shift) in [(1, 0), (0, 1), (2, 3)] {
             let (m, k) = (12, 96);
-            let layout = Layout { order, step: 1, padding: 4 - a_shift, offset: 0 };
+            let layout = Layout { order, padding: 4 - a_shift, ..Layout::ROWS };
             let (down, across) = if order == Order::RowMajor { (0, a_shift) } else { (a_shift, 0) };
             let a = Operand::random(m + down, k + across, layout, 1);
             let x = Operand::random(k + x_shift, 1, Layout::COLUMNS, 2);
-            let case = Case::new(m, k, Layout { order, step: 1, padding: 0, offset: 0 });
+            let case = Case::new(m, k, Layout { order, ..Layout::ROWS });
             let mut problem = case.problem(3);
             problem.a = Operand::from_fn(m, k, case.a, |row, col| a.at(row + down, col + across));
             problem.b = Operand::from_fn(k, 1, Layout::COLUMNS, |row, _| x.at(row + x_shift, 0));

@@ -224,7 +224,7 @@ impl Batch {
     }
 
     fn at(&self, index: usize) -> Operand {
-        let layout = Layout { order: self.order, step: 1, padding: 0, offset: 0 };
+        let layout = Layout { order: self.order, ..Layout::ROWS };
         Operand::from_fn(self.rows, self.cols, layout, |row, col| match self.order {
             Order::RowMajor => self.all.at(index * self.rows + row, col),
             Order::ColumnMajor => self.all.at(row, index * self.cols + col),

@@ -22,7 +22,7 @@ struct Case {
 
 impl Case {
     fn operand(&self, rows: usize, cols: usize, of: usize, seed: u64) -> Operand {
-        Operand::random(rows, cols, Layout { order: self.orders[of], step: 1, padding: of % 2, offset: 0 }, seed)
+        Operand::random(rows, cols, Layout { order: self.orders[of], padding: of % 2, ..Layout::ROWS }, seed)
     }
 
     /// The elements of a matrix, gaps included, and its strides.
@@ -38,7 +38,7 @@ impl Case {
 
     /// Rows `first` to below `end` of a matrix.
     fn rows(operand: &Operand, first: usize, end: usize, order: Order) -> Operand {
-        Operand::from_fn(end - first, operand.cols(), Layout { order, step: 1, padding: 0, offset: 0 }, |row, col| {
+        Operand::from_fn(end - first, operand.cols(), Layout { order, ..Layout::ROWS }, |row, col| {
             operand.at(first + row, col)
         })
     }

@@ -13,22 +13,7 @@ use runtime::{ConvolvedImages, Device, PixelTile, TensorLayout, TensorTile};
 
 /// The result of a row of three pixels with two channels, and one filter of three taps and padding, at each pixel.
 fn convolved(x: [[f32; 2]; 3], w: [[f32; 2]; 3]) -> Vec<f32> {
-    let conv = Convolution {
-        batch: 1,
-        height: 1,
-        width: 3,
-        channels: 2,
-        filters: 1,
-        taps_down: 1,
-        taps_across: 3,
-        stride_down: 1,
-        stride_across: 1,
-        padding_down: 0,
-        padding_across: 1,
-        dilation_down: 1,
-        dilation_across: 1,
-        groups: 1,
-    };
+    let conv = Convolution { taps_across: 3, padding_across: 1, ..Convolution::of_row(3, [2, 1], 1) };
     let mut y = vec![0.0; 3];
     let kernel = conv2d_any_fp32_3xtf32 {
         conv,
@@ -68,22 +53,7 @@ fn infinities_nan_and_large_numbers_do_what_they_do_in_fp32() {
 /// each pixel.
 fn of_groups(groups: u32, channels: u32, filters: u32, infinite: u32, [pixels, lines]: [u32; 2]) -> Vec<f32> {
     const WIDTH: u32 = 5;
-    let conv = Convolution {
-        batch: 1,
-        height: 1,
-        width: WIDTH,
-        channels,
-        filters,
-        taps_down: 1,
-        taps_across: 1,
-        stride_down: 1,
-        stride_across: 1,
-        padding_down: 0,
-        padding_across: 0,
-        dilation_down: 1,
-        dilation_across: 1,
-        groups,
-    };
+    let conv = Convolution::of_row(WIDTH, [channels, filters], groups);
     let (all_channels, all_filters) = (groups * channels, groups * filters);
     let of_pixel = |channel: u32| if channel / channels == infinite { f32::INFINITY } else { 1.0 };
     let x = Vec::from_iter((0..WIDTH * all_channels).map(|i| Bf16::from_f32(of_pixel(i % all_channels))));

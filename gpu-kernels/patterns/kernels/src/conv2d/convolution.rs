@@ -76,6 +76,28 @@ impl Convolution {
 
 #[cfg(not(target_arch = "nvptx64"))]
 impl Convolution {
+    /// One image of a row of pixels, and filters of single taps, with so many channels and filters in each group: to be changed where another one is
+    /// wanted.
+    #[must_use]
+    pub fn of_row(width: u32, [channels, filters]: [u32; 2], groups: u32) -> Self {
+        Self {
+            batch: 1,
+            height: 1,
+            width,
+            channels,
+            filters,
+            taps_down: 1,
+            taps_across: 1,
+            stride_down: 1,
+            stride_across: 1,
+            padding_down: 0,
+            padding_across: 0,
+            dilation_down: 1,
+            dilation_across: 1,
+            groups,
+        }
+    }
+
     /// The product of these extents, if it is below 2³¹.
     fn product(extents: &[u32]) -> Option<u32> {
         let product = extents.iter().try_fold(1u32, |product, &extent| product.checked_mul(extent));

@@ -114,31 +114,11 @@ pub(super) fn tiles(conv: &Convolution, parts: u32, most: [u32; 2], warpgroups: 
 mod tests {
     use super::*;
 
-    /// A convolution of so many pixels, with single taps.
-    fn of(pixels: u32, filters: u32, groups: u32) -> Convolution {
-        Convolution {
-            batch: 1,
-            height: 1,
-            width: pixels,
-            channels: 64,
-            filters,
-            taps_down: 1,
-            taps_across: 1,
-            stride_down: 1,
-            stride_across: 1,
-            padding_down: 0,
-            padding_across: 0,
-            dilation_down: 1,
-            dilation_across: 1,
-            groups,
-        }
-    }
-
     #[test]
     fn every_filter_is_in_one_tile_and_no_tile_has_none() {
         for (most, warpgroups) in [(64, 1), (128, 1), (160, 1), (192, 1), (256, 2)] {
             for filters in (8..=4 * 4096).step_by(8) {
-                let conv = of(1, filters, 3);
+                let conv = Convolution::of_row(1, [CHANNELS, filters], 3);
                 let tiles = Tiles::new(&conv, [128, most], warpgroups);
                 assert!(tiles.of_tile <= most && tiles.of_tile.is_multiple_of(8));
                 let mut next = [0; 3];
@@ -160,7 +140,7 @@ mod tests {
     fn fewer_pixels_of_a_tile_need_no_more_rounds() {
         for pixels in (1..200_000).step_by(997) {
             for (filters, groups, workers) in [(264, 1, 132), (104, 1, 132), (512, 5, 132), (64, 1, 3), (8, 40, 7)] {
-                let conv = of(pixels, filters, groups);
+                let conv = Convolution::of_row(pixels, [CHANNELS, filters], groups);
                 let most = Tiles::new(&conv, [256, 128], 1);
                 let (rounds, rows) = (most.rounds(workers).unwrap(), most.fewest_rows(workers).unwrap());
                 let fewer = |rows| Tiles::new(&conv, [rows, 128], 1).rounds(workers).unwrap();
