@@ -39,7 +39,9 @@ mod steps;
 pub use activation::Activation;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use steps::TooManySteps;
-pub use steps::{MOST_OPERANDS, MOST_STEPS, Neighbours, Step, StepOperand, Steps, StepsLeft, WithFunction};
+pub use steps::{
+    InRegisters, MOST_OPERANDS, MOST_STEPS, Neighbours, Step, StepOperand, Steps, StepsLeft, WithFunction,
+};
 
 use cuda_std::prelude::*;
 

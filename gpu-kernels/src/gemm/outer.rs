@@ -210,21 +210,41 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS
         }
     }
 
-    /// All terms of this thread's columns of B, from `col` on; -0 for those beyond the last, and for columns beyond the last.
+    /// All terms of this thread's columns of B, from `col` on; -0 for those beyond the last, and for columns beyond the last. Four terms of a column are
+    /// one load where B allows it: loads of single terms would be in few banks of the first-level cache, if columns have 8 terms.
     #[inline(always)]
     fn columns(tile: &Tile<'_>, col: u32) -> [[f32; COLUMNS]; TERMS] {
         let mut b = [[-0.0; COLUMNS]; TERMS];
-        for four in 0..TERMS / 4 {
-            // (So that the instructions of terms which there are not are not fetched, either.)
-            if four > 0 && 4 * four as u32 >= tile.k_end {
-                break;
+        let cols: [u32; COLUMNS] = core::array::from_fn(|j| col + j as u32 * Self::DISTANCE);
+        let is_there = |term: usize| (term as u32) < tile.k_end;
+        let by_fours = tile.b.row_stride() == 1
+            && tile.b.has_lines_of_vectors(tile.b.col_stride())
+            && tile.k_end.is_multiple_of(4);
+        // (Asked once: a question for each load would have it wait for the one before.)
+        if !by_fours {
+            for four in 0..TERMS / 4 {
+                // (So that the instructions of terms which there are not are not fetched, either.)
+                if four > 0 && !is_there(4 * four) {
+                    break;
+                }
+                for term in 4 * four..4 * four + 4 {
+                    for j in 0..COLUMNS {
+                        if is_there(term) && cols[j] < tile.b.cols() {
+                            // SAFETY: inside B, as just compared.
+                            b[term][j] = unsafe { tile.b.at(term as u32, cols[j]) };
+                        }
+                    }
+                }
             }
-            for term in 4 * four..4 * four + 4 {
-                for j in 0..COLUMNS {
-                    let (term_of_b, col) = (term as u32, col + j as u32 * Self::DISTANCE);
-                    if term_of_b < tile.k_end && col < tile.b.cols() {
-                        // SAFETY: inside B, as just compared.
-                        b[term][j] = unsafe { tile.b.at(term_of_b, col) };
+            return b;
+        }
+        for four in 0..TERMS / 4 {
+            for j in 0..COLUMNS {
+                if is_there(4 * four) && cols[j] < tile.b.cols() {
+                    // SAFETY: inside B, as just compared: four neighbours from a multiple of 16 bytes on.
+                    let terms = unsafe { tile.b.data().get4_unchecked(tile.b.offset(4 * four as u32, cols[j])) };
+                    for i in 0..4 {
+                        b[4 * four + i][j] = terms[i];
                     }
                 }
             }

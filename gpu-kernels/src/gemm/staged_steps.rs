@@ -13,7 +13,7 @@
 //! kernel: steps are the outer loop, and elements, which can be indexed where they are, the inner one. Nothing of C is read or written but what is
 //! without steps, and the accumulators need not be indexed.
 
-use blocks::epilogue::{Epilogue, Neighbours, Step, Steps, WithFunction};
+use blocks::epilogue::{Epilogue, Neighbours, Step, StepsLeft, WithFunction};
 use cuda_std::prelude::*;
 
 use super::sum_lines::{SumLines, Together};
@@ -99,8 +99,7 @@ impl<P: Fn(u32, u32) -> u32> StagedLines<'_, P> {
     /// results.
     #[inline(always)]
     #[track_caller]
-    pub(crate) unsafe fn apply(&self, steps: &Steps<'_>, product: u32, extents: [u32; 2], threads: Together) {
-        let mut left = steps.left();
+    pub(crate) unsafe fn apply(&self, mut left: StepsLeft<'_>, product: u32, extents: [u32; 2], threads: Together) {
         while !left.is_empty() {
             let step = left.take();
             let four = |number: u32| self.four(number, product, extents);

@@ -15,7 +15,10 @@
 //! one with an operand. So threads with many elements, which they have in shared memory, do a step for all of them before the next one
 //! ([`Steps::left`]).
 
+mod in_registers;
+
 use cuda_std::prelude::*;
+pub use in_registers::InRegisters;
 
 use super::Epilogue;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -236,6 +239,7 @@ impl Steps<'_> {
 /// ```
 /// assert!(blocks::epilogue::Steps::none().left().is_empty());
 /// ```
+#[derive(Clone, Copy)]
 pub struct StepsLeft<'a> {
     steps: &'a Steps<'a>,
     codes: u32,
@@ -273,6 +277,20 @@ impl<'a> StepsLeft<'a> {
         step
     }
 
+    /// Whether there is one, and the first has no operand, so that [`StepsLeft::take_without_operand`] takes it.
+    ///
+    /// ```
+    /// use blocks::epilogue::Steps;
+    ///
+    /// assert!(Steps::none().scale(2.0)?.left().begin_with_function() && !Steps::none().left().begin_with_function());
+    /// # Ok::<(), blocks::epilogue::TooManySteps>(())
+    /// ```
+    #[inline(always)]
+    pub fn begin_with_function(&self) -> bool {
+        let code = self.codes & ((1 << BITS) - 1);
+        code != 0 && code < code::ADD
+    }
+
     /// The first of them as [`StepsLeft::take`] does it, if it has no operand; otherwise, or if none is left, a step that changes nothing.
     ///
     /// ```
@@ -285,8 +303,7 @@ impl<'a> StepsLeft<'a> {
     /// ```
     #[inline(always)]
     pub fn take_without_operand(&mut self) -> Step<'a> {
-        let code = self.codes & ((1 << BITS) - 1);
-        if code == 0 || code >= code::ADD {
+        if !self.begin_with_function() {
             return Step { code: code::SCALE, number: 1.0, operand: self.steps.operand(0) };
         }
         self.take()
@@ -359,7 +376,12 @@ impl Step<'_> {
             type Result = [f32; N];
             #[inline(always)]
             unsafe fn with(self, function: impl Fn(f32) -> f32) -> [f32; N] {
-                self.0.map(function)
+                // (No `map`: that of many is not inlined.)
+                let Self(mut values) = self;
+                for i in 0..N {
+                    values[i] = function(values[i]);
+                }
+                values
             }
         }
         // SAFETY: nothing is asked for.

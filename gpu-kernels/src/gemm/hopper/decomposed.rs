@@ -369,7 +369,13 @@ unsafe fn multiply<
         let mut half = 0;
         while half < 2 {
             let row = first_row(warp) + half * HALF;
-            whole_rows::store::<A, COLUMNS>(&tile, steps, &memory(row), is_column_major, [tile.row + row, tile.col]);
+            whole_rows::store::<A, COLUMNS>(
+                &tile,
+                steps.left(),
+                &memory(row),
+                is_column_major,
+                [tile.row + row, tile.col],
+            );
             half = hint::keep_rolled(half + 1);
         }
     }

@@ -30,7 +30,7 @@
 //! half. The warpgroups issue products in turns ([`blocks::ping_pong`]): those with low parts of the one, those of the other, those of the
 //! high parts of the one, and of the other. While a warpgroup scales its partial accumulators or adds them, the products of the other run.
 //!
-//! 168 registers at launch, 240 in the consumer warpgroups; 214 KB of shared memory, one block on a multiprocessor.
+//! 168 registers at launch, 240 in the consumer warpgroups; 218 KB of shared memory, one block on a multiprocessor.
 
 use blocks::epilogue::Steps;
 use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
@@ -38,11 +38,11 @@ use blocks::ping_pong::{self, PingPong};
 use blocks::ring::TmaStage;
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::uniform::{uniform, warp_number};
-use cuda_std::hopper;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Descriptor, Fp16, Sums};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::{Dim3, TileElement, TileSwizzle};
+use cuda_std::{async_copy, hopper};
 
 use super::exceptions::TileExceptions;
 use super::fallback::{Fallback, GROUP, flags_of};
@@ -87,6 +87,8 @@ struct Memory {
     factors: SharedArray<f32>,
     /// For each consumer warp, where its results go through that are stored row by row.
     rows: SharedArray<f32>,
+    /// For each consumer warp, the biases of its columns, if the first step is a sum with these.
+    biases: SharedArray<f32>,
     bytes: u32,
     /// For the turns of the consumer warpgroups.
     turns: NamedBarriers<2, { ping_pong::THREADS }>,
@@ -98,14 +100,17 @@ const MEMORY: Memory = {
     // Where TMA loads to begins at a multiple of 128 bytes.
     let factors = layout.aligned(STAGES / STAGES_OF_STEP * FACTORS, 128);
     let rows = layout.aligned(CONSUMER_WARPS * whole_rows::len(COLUMNS_AT_A_TIME), 16);
+    let biases = layout.aligned(CONSUMER_WARPS * HALF, 16);
     // SAFETY: the kernels have no others.
     let mut ids = unsafe { NamedBarrierIds::new() };
-    Memory { pipeline, factors, rows, bytes: layout.bytes(), turns: ids.group() }
+    Memory { pipeline, factors, rows, biases, bytes: layout.bytes(), turns: ids.group() }
 };
 
 /// The columns of results that are stored row by row at a time: as many as there is room for beside the stages.
 const COLUMNS_AT_A_TIME: u32 = HALF / PARTS_OF_HALF;
 const PARTS_OF_HALF: u32 = 4;
+/// The sums of them that a thread has.
+const SUMS_AT_A_TIME: usize = ACCUMULATORS / PARTS_OF_HALF as usize;
 const _: () = assert!(COLUMNS_AT_A_TIME == warp::LANES, "a lane adds the exceptions of a column");
 
 /// The words with the factors of a K-step, two to a word.
@@ -353,6 +358,9 @@ unsafe fn multiply(
         // when the products that read them have finished, and all lanes have read their factors.
         unsafe {
             if !fallback(info).contains(&tile) {
+                let biases = biases_of_warp();
+                let first_col = tile.col + warp_and_warpgroup().1 * HALF;
+                steps.in_registers(true).0.fetch(&biases, HALF, [tile.product, first_col], tile.c.cols());
                 let (mut accumulators, mut units) = ([[0f32; ACCUMULATORS]; 2], [Units::NONE; 2]);
                 for _ in 0..without_zeros(tile, info, TILE).steps(TILE) {
                     let stages = [pipeline, pipeline.next()];
@@ -466,10 +474,32 @@ pub(super) unsafe fn without_zeros<'a>(mut tile: Tile<'a>, [a, b]: [PairInfo<'_>
     tile
 }
 
+/// Where the biases of the columns of this warp are.
+///
+/// # Safety
+/// Called by a consumer warp; the block has the shared memory of [`MEMORY`].
+#[inline(always)]
+unsafe fn biases_of_warp() -> SharedSlice<f32> {
+    // SAFETY: the caller's promise.
+    unsafe { MEMORY.biases.slice().skip((consumer_warp() * HALF) as usize) }
+}
+
+/// The number of this warp among the consumers.
+///
+/// # Safety
+/// Called by a consumer warp.
+#[inline(always)]
+unsafe fn consumer_warp() -> u32 {
+    // SAFETY: the caller's promise.
+    let (warp, warpgroup) = unsafe { warp_and_warpgroup() };
+    warpgroup * (CONSUMER_WARPS / 2) + warp
+}
+
 /// The epilogue of a tile.
 ///
 /// # Safety
-/// Called by all lanes of the consumer warps, with the accumulators of their tile and what goes with the operands; the steps fit the results.
+/// Called by all lanes of the consumer warps, with the accumulators of their tile and what goes with the operands; the steps fit the results, and the
+/// biases of the first ones have been fetched.
 #[inline(always)]
 unsafe fn epilogue(
     gemm: TiledGemm<'_>,
@@ -486,27 +516,43 @@ unsafe fn epilogue(
     // multiple of 4. The warp meets before what another lane has read is overwritten, and before it reads what another lane has written.
     unsafe {
         let (warp, warpgroup) = warp_and_warpgroup();
-        let number = warpgroup * (CONSUMER_WARPS / 2) + warp;
-        let memory = MEMORY.rows.slice().skip((number * whole_rows::len(COLUMNS_AT_A_TIME)) as usize);
+        let memory = MEMORY.rows.slice().skip((consumer_warp() * whole_rows::len(COLUMNS_AT_A_TIME)) as usize);
         let (row, col) = (tile.row + warp * 16, tile.col + warpgroup * HALF);
         let units = units.map(|units| units.of_rows());
         let is_column_major = is_column_major(&tile.c);
         let exceptions = TileExceptions::of(&tile, info.map(|info| info.exceptions));
+        // Where nothing else comes before the steps.
+        let is_sum = !exceptions.any() && tile.overwrites() && tile.factor() == 1.0;
+        let (in_registers, steps) = steps.in_registers(is_sum);
+        let (has_function, mut others) = (is_sum && steps.begin_with_function(), steps);
+        let function = others.take_without_operand();
+        let steps = if has_function { others } else { steps };
+        // (Also for what is not used.)
+        async_copy::wait_group::<0>();
         let mut part = 0;
         while part < 2 * PARTS_OF_HALF {
             let (half, part_of_half) = (part / PARTS_OF_HALF, part % PARTS_OF_HALF);
-            warp::sync_warp(warp::ALL_LANES);
             // (Accumulators that a number chooses would be in memory.)
-            match part {
-                0 => write_part::<0>(&memory, is_column_major, units[0], &accumulators[0]),
-                1 => write_part::<1>(&memory, is_column_major, units[0], &accumulators[0]),
-                2 => write_part::<2>(&memory, is_column_major, units[0], &accumulators[0]),
-                3 => write_part::<3>(&memory, is_column_major, units[0], &accumulators[0]),
-                4 => write_part::<0>(&memory, is_column_major, units[1], &accumulators[1]),
-                5 => write_part::<1>(&memory, is_column_major, units[1], &accumulators[1]),
-                6 => write_part::<2>(&memory, is_column_major, units[1], &accumulators[1]),
-                _ => write_part::<3>(&memory, is_column_major, units[1], &accumulators[1]),
+            let mut sums = match part {
+                0 => sums_of_part::<0>(units[0], &accumulators[0]),
+                1 => sums_of_part::<1>(units[0], &accumulators[0]),
+                2 => sums_of_part::<2>(units[0], &accumulators[0]),
+                3 => sums_of_part::<3>(units[0], &accumulators[0]),
+                4 => sums_of_part::<0>(units[1], &accumulators[1]),
+                5 => sums_of_part::<1>(units[1], &accumulators[1]),
+                6 => sums_of_part::<2>(units[1], &accumulators[1]),
+                _ => sums_of_part::<3>(units[1], &accumulators[1]),
+            };
+            if in_registers.is_any() {
+                let biases = biases_of_warp().skip((part_of_half * COLUMNS_AT_A_TIME) as usize);
+                in_registers.apply(&biases, &mut sums);
             }
+            if has_function {
+                sums = function.compute(sums);
+            }
+            warp::sync_warp(warp::ALL_LANES);
+            let sums = |group: u32, half: u32| [0, 1].map(|i| sums[(4 * group + 2 * half + i) as usize]);
+            whole_rows::write::<KMajor, COLUMNS_AT_A_TIME>(&memory, is_column_major, sums);
             warp::sync_warp(warp::ALL_LANES);
             let place = [row + half * HALF_ROWS, col + part_of_half * COLUMNS_AT_A_TIME];
             if exceptions.any() {
@@ -519,23 +565,10 @@ unsafe fn epilogue(
     }
 }
 
-/// Writes the sums of part `PART` of the columns of a half to shared memory: accumulators, in the units of the two rows of this thread.
-///
-/// # Safety
-/// As for [`whole_rows::write`].
+/// The sums of part `PART` of the columns of a half: accumulators, in the units of the two rows of this thread.
 #[inline(always)]
-unsafe fn write_part<const PART: u32>(
-    memory: &SharedSlice<f32>,
-    is_column_major: bool,
-    units: [f32; 2],
-    accumulators: &[f32; ACCUMULATORS],
-) {
-    let sums = |group: u32, half: u32| {
-        let first = 4 * (PART * COLUMNS_AT_A_TIME / 8 + group) + 2 * half;
-        [0, 1].map(|i| accumulators[(first + i) as usize] * units[half as usize])
-    };
-    // SAFETY: the caller's promise.
-    unsafe { whole_rows::write::<KMajor, COLUMNS_AT_A_TIME>(memory, is_column_major, sums) };
+fn sums_of_part<const PART: usize>(units: [f32; 2], accumulators: &[f32; ACCUMULATORS]) -> [f32; SUMS_AT_A_TIME] {
+    core::array::from_fn(|i| accumulators[PART * SUMS_AT_A_TIME + i] * units[i / 2 % 2])
 }
 
 /// Whether a tensor map is of the factors of `count` packed operands of `lines` lines with `k` numbers each, in tiles of `tile_lines`

@@ -29,18 +29,18 @@
 //! Tiles of the fallback, and those with exceptions, are computed here, too, in plain fp32 (`gemm::fp32_tile`): that is slow for each k, of which there are
 //! few. They take the same way through shared memory, where a warp does the steps of an epilogue (`gemm::staged_steps`) on its rows.
 //!
-//! 168 registers at launch, 240 in the consumer warpgroups; 208 KB of shared memory, one block on a multiprocessor.
+//! 168 registers at launch, 240 in the consumer warpgroups; 216 KB of shared memory, one block on a multiprocessor.
 
-use blocks::epilogue::Steps;
+use blocks::epilogue::{InRegisters, Steps, StepsLeft};
 use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 pub use blocks::staging::BOX as STORED;
 use blocks::staging::{PAIRS, Staging, StagingMemory};
 use blocks::uniform::warp_number;
-use cuda_std::hopper;
 use cuda_std::prelude::*;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::{Dim3, TileSwizzle};
+use cuda_std::{async_copy, hopper};
 
 use super::exceptions::TileExceptions;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -82,6 +82,8 @@ struct Memory {
     pipeline: PipelineMemory<RING>,
     results: StagingMemory,
     descriptors: SharedArray<u32>,
+    /// For each consumer warp, the biases of the columns of a tile, if the first step is a sum with these.
+    biases: SharedArray<f32>,
     bytes: u32,
     /// Where each consumer warpgroup meets.
     warpgroups: NamedBarriers<PARTS, WARPGROUP_THREADS>,
@@ -95,6 +97,7 @@ const MEMORY: Memory = {
         pipeline: PipelineMemory::new(&mut layout),
         results: StagingMemory::new(&mut layout, &mut ids),
         descriptors: layout.array(RING * TileDescriptor::WORDS),
+        biases: layout.aligned(PARTS * WARPGROUP_THREADS / warp::LANES * SHORT_K_TILE.n, 16),
         bytes: layout.bytes(),
         warpgroups: ids.group(),
     }
@@ -344,7 +347,7 @@ unsafe fn compute_in_fp32(gemm: TiledGemm<'_>, block: u32, descriptor: TileDescr
                 number = hint::keep_rolled(number + WARPGROUP_THREADS);
             }
             MEMORY.warpgroups.at(warpgroup).sync();
-            finish(gemm, staging, descriptor, half, steps);
+            finish(gemm, staging, descriptor, half, steps.left());
             half = hint::keep_rolled(half + 1);
         }
     }
@@ -376,10 +379,14 @@ unsafe fn compute_tile<const STAGES_OF_TILE: usize>(
         let rows = [0, 4].map(|word| factors(of_rows, word)).map(|pair| if row & 1 == 0 { pair[0] } else { pair[1] });
         let [first, second] = [0, HALF / 2]
             .map(|half| core::array::from_fn::<_, PAIRS, _>(|pair| factors(of_cols, half as usize + 4 * pair)));
+        let number = warpgroup * WARPGROUP_THREADS / warp::LANES + warp;
+        let biases = MEMORY.biases.slice().skip((number * SHORT_K_TILE.n) as usize);
+        let (in_registers, left) = steps.in_registers(true);
+        in_registers.fetch(&biases, SHORT_K_TILE.n, [descriptor.product, descriptor.col], gemm.n());
         // (One half after the other by the same code, of which the steps are much.)
         let mut half = 0;
         while half < 2 {
-            let (accumulators, ()) = multiply_half(&stages, in_a, half * HALF * ROW * 4, None, || ());
+            let (mut accumulators, ()) = multiply_half(&stages, in_a, half * HALF * ROW * 4, None, || ());
             let mut cols: [[f32; 2]; PAIRS] =
                 core::array::from_fn(|pair| [0, 1].map(|i| if half == 0 { first[pair][i] } else { second[pair][i] }));
             if half == 1 {
@@ -388,51 +395,57 @@ unsafe fn compute_tile<const STAGES_OF_TILE: usize>(
                     stages[STAGES_OF_TILE - 1].release();
                 }
             }
-            epilogue(gemm, staging, row, rows, &mut cols, &accumulators);
-            finish(gemm, staging, descriptor, half, steps);
+            let biases = biases.skip((half * HALF) as usize);
+            epilogue(gemm, staging, row, (rows, &mut cols), (in_registers, &biases), &mut accumulators);
+            finish(gemm, staging, descriptor, half, left);
             half = hint::keep_rolled(half + 1);
         }
     }
 }
 
 /// The first part of the epilogue of what this thread has of a half: accumulators times the factors of their rows, `row` and the eighth one from
-/// there, and of their columns, written to shared memory.
+/// there, and of their columns, and the first steps of what that is, with the biases of the half; written to shared memory.
 ///
 /// # Safety
-/// Called by all lanes of the consumer warps, with what they have of a tile of this block.
+/// Called by all lanes of the consumer warps, with what they have of a tile of this block; the biases have been fetched.
 #[inline(always)]
 unsafe fn epilogue(
     gemm: TiledGemm<'_>,
     staging: Staging,
     row: u32,
-    rows: [f32; 2],
-    cols: &mut [[f32; 2]; PAIRS],
-    accumulators: &[f32; ACCUMULATORS],
+    (rows, cols): ([f32; 2], &mut [[f32; 2]; PAIRS]),
+    (in_registers, biases): (InRegisters<'_>, &SharedSlice<f32>),
+    accumulators: &mut [f32; ACCUMULATORS],
 ) {
     // Not multiplied by each other before: the products of the accumulators would wait for the factors.
     for pair in &mut *cols {
         hint::pin(pair);
     }
     let alpha = gemm.factor();
+    for i in 0..ACCUMULATORS {
+        accumulators[i] = alpha * (accumulators[i] * (rows[i / 2 % 2] * cols[i / 4][i % 2]));
+    }
     // SAFETY: all lanes come here, each with elements of its own.
     unsafe {
+        if in_registers.is_any() {
+            async_copy::wait_group::<0>();
+            in_registers.apply(biases, accumulators);
+        }
         staging.acquire();
         for second in 0..2 {
-            let value = |pair: usize, i: usize| {
-                alpha * (accumulators[4 * pair + 2 * second + i] * (rows[second] * cols[pair][i]))
-            };
-            let values = core::array::from_fn(|pair| [value(pair, 0), value(pair, 1)]);
+            let first = |pair: usize| 4 * pair + 2 * second;
+            let values = core::array::from_fn(|pair| [0, 1].map(|i| accumulators[first(pair) + i]));
             staging.write_row(row + 8 * second as u32, values);
         }
     }
 }
 
-/// The rest of it: the steps, of the rows of this warp, and then the half is left to be stored.
+/// The rest of it: the other steps, of the rows of this warp, and then the half is left to be stored.
 ///
 /// # Safety
 /// Called by all lanes of the consumer warps, when all sums of the warp's rows of the half are in shared memory; the steps fit the results.
 #[inline(always)]
-unsafe fn finish(gemm: TiledGemm<'_>, staging: Staging, descriptor: TileDescriptor, half: u32, steps: &Steps<'_>) {
+unsafe fn finish(gemm: TiledGemm<'_>, staging: Staging, descriptor: TileDescriptor, half: u32, steps: StepsLeft<'_>) {
     // SAFETY: all lanes come here, and each warp has rows of its own.
     unsafe {
         if !steps.is_empty() {

@@ -15,7 +15,7 @@
 //!
 //! From its registers, a warp would store 32 bytes in each of eight rows at a time; and of rows that begin anywhere, single elements.
 
-use blocks::epilogue::Steps;
+use blocks::epilogue::StepsLeft;
 use cuda_std::prelude::*;
 
 use super::operand::{Major, row_of_fragment};
@@ -119,7 +119,7 @@ pub(super) fn place<A: Major>(width: u32, is_column_major: bool, [row, col]: [u3
 #[track_caller]
 pub(super) unsafe fn store<A: Major, const WIDTH: u32>(
     tile: &Tile<'_>,
-    steps: &Steps<'_>,
+    steps: StepsLeft<'_>,
     memory: &SharedSlice<f32>,
     is_column_major: bool,
     [row, col]: [u32; 2],
