@@ -7,13 +7,15 @@
 //!
 //! After every run, all that a kernel may not write to is compared with what it was: guards, gaps, and the operands.
 
+mod with_steps;
+
 use std::ops::Range;
 
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
 use ndarray::{Array2, Axis};
 use tilewright::kernels::{KernelInfo, Scheme};
 use tilewright::plan::{Description, GemmPlan, Options, Placement, Triangle, Workspace};
-use tilewright::{Device, DeviceMatrix};
+use tilewright::{Device, DeviceMatrix, Epilogue};
 
 use crate::operand::GUARD;
 use crate::{Error, Layout, Layouts, MmaPrecision, Operand, Problem, SENTINEL, Sizes, special, special_values};
@@ -207,9 +209,20 @@ impl<'a> Planned<'a> {
         splits: Option<u32>,
         batch: &'a Batch,
     ) -> Result<Option<Self>, Error> {
+        Self::described(device, kernel, splits, batch, false)
+    }
+
+    /// The same, with steps behind the products or without.
+    fn described(
+        device: &'a Device,
+        kernel: &'static KernelInfo,
+        splits: Option<u32>,
+        batch: &'a Batch,
+        has_steps: bool,
+    ) -> Result<Option<Self>, Error> {
         let [a, b, c] = batch.upload(device)?;
         let Problem { alpha, beta, .. } = batch.problems[0];
-        let product = Description::of(alpha, &a, &b, beta, &c)?.with_part(batch.part);
+        let product = Description::of(alpha, &a, &b, beta, &c)?.with_part(batch.part).with_epilogue(has_steps);
         let options = Options { kernel: Some(kernel), splits, ..Options::default() };
         match GemmPlan::new(device, &product, &options) {
             Ok(plan) => Ok(Some(Self { device, plan, batch, a, b, c })),
@@ -241,6 +254,11 @@ impl<'a> Planned<'a> {
     /// # Errors
     /// What the plan reports, or what is wrong, in words.
     pub fn run(&mut self) -> Result<Results, Error> {
+        self.run_with(&Epilogue::new())
+    }
+
+    /// The same, with these steps.
+    fn run_with(&mut self, epilogue: &Epilogue<'_>) -> Result<Results, Error> {
         let Self { device, plan, batch, a, b, c } = self;
         let of = |operand: fn(&Problem) -> &Operand| batch.problems.iter().map(operand).collect::<Vec<_>>();
         let (all_a, all_b, all_c) = (of(|problem| &problem.a), of(|problem| &problem.b), of(|problem| &problem.c));
@@ -253,7 +271,7 @@ impl<'a> Planned<'a> {
         memory_of_workspace.take_as_unwritten(GUARD..GUARD + len);
         let mut workspace = Workspace::within(memory_of_workspace, GUARD..GUARD + len);
         let Problem { alpha, beta, .. } = batch.problems[0];
-        plan.run(device, alpha, &*a, &*b, beta, c, &mut workspace)?;
+        plan.run_with(device, epilogue, alpha, &*a, &*b, beta, c, &mut workspace)?;
         let memory_of_workspace = workspace.buffer_mut().ok_or("the workspace has lost its memory")?;
         memory_of_workspace.take_as_written();
         memory_of_workspace.copy_to(&mut around)?;

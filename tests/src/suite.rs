@@ -18,8 +18,18 @@ pub struct Trial {
     is_long: bool,
     /// Its extents and layouts, if it is for kernels alone whose blocks share the looking for operands that are too small: it takes long.
     if_scans_are_shared: Option<(Sizes, Layouts)>,
-    /// What the errors may be, as a part of the sum of magnitudes, if they are held to less than rounding in fp32 could make of them.
-    bound: Option<f64>,
+    against: Against,
+}
+
+/// What results are compared with.
+#[derive(Clone, Copy)]
+enum Against {
+    /// Double precision, where they may be off by what rounding in fp32 could make of them.
+    Rounding,
+    /// The same, where they may be off by less: by so large a part of the sum of magnitudes.
+    Bound(f64),
+    /// What steps make of results without them.
+    Steps,
 }
 
 /// Makes one product.
@@ -32,9 +42,7 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
     let shape = |m, n, k| kernel.within(Sizes { m, n, k });
     let mut trials = Vec::new();
     for layouts in Layouts::ALL {
-        let mut add = |batch, splits| {
-            trials.push(Trial { batch, splits, is_long: false, if_scans_are_shared: None, bound: None })
-        };
+        let mut add = |batch, splits| trials.push(Trial::new(batch, splits));
         // Rows with gaps as no tensor map allows.
         for splits in [None, Some(2)] {
             let sizes = shape(37, 35, 70);
@@ -57,8 +65,7 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         add(one(move || Problem::new(sizes, layouts, 15).graded()), None);
         // Results that a tensor map can describe, and few terms.
         add(one(move || Problem::new(sizes, layouts, 5).scaled(-0.7, 0.0)), None);
-        let mut add =
-            |batch, splits| trials.push(Trial { batch, splits, is_long: true, if_scans_are_shared: None, bound: None });
+        let mut add = |batch, splits| trials.push(Trial { is_long: true, ..Trial::new(batch, splits) });
         // More steps than there are places in any ring, and lines that are scaled in different ways, by what stands in any place.
         let sizes = shape(33, 36, 648);
         add(one(move || Problem::new(sizes, layouts, 6).graded()), None);
@@ -72,11 +79,11 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         if kernel.a.is_some() && kernel.scheme.precision() == Precision::Fp32 {
             let sizes = shape(16, 8, 1536);
             let growing = one(move || Problem::new(sizes, layouts, 12).with_magnitudes());
-            let bound = Some(special::bound(kernel.scheme));
-            trials.push(Trial { batch: growing, splits: Some(1), is_long: true, if_scans_are_shared: None, bound });
+            let against = Against::Bound(special::bound(kernel.scheme));
+            trials.push(Trial { is_long: true, against, ..Trial::new(growing, Some(1)) });
         }
         let mut add = |batch, splits, is_long| {
-            trials.push(Trial { batch, splits, is_long, if_scans_are_shared: None, bound: None });
+            trials.push(Trial { is_long, ..Trial::new(batch, splits) });
         };
         // More than one tile in either direction, of which one block of the executor computes several, and more than one group of lines that are
         // scaled in different ways.
@@ -130,7 +137,7 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
         if matches!(kernel.scheme.precision(), Precision::Fp32 | Precision::Fp32Strict | Precision::Fp32Rounded) {
             let mut add = |sizes, layouts, in_a, splits| {
                 let batch = one(move || Problem::new(sizes, layouts, 20).selecting(in_a));
-                trials.push(Trial { batch, splits, is_long: false, if_scans_are_shared: None, bound: Some(0.0) });
+                trials.push(Trial { against: Against::Bound(0.0), ..Trial::new(batch, splits) });
             };
             add(shape(37, 36, 60), layouts, false, Some(1));
             add(shape(37, 35, 70), layouts.padded(), true, Some(2));
@@ -142,7 +149,7 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
                 let Sizes { m, n, k } = sizes;
                 let place = if is_long { [m - 1, k - 1, n - 1] } else { [0, 3.min(k - 1), 0] };
                 let batch = one(move || Problem::new(sizes, layouts, 21).selecting_one(place));
-                trials.push(Trial { batch, splits: Some(1), is_long, if_scans_are_shared: None, bound: Some(0.0) });
+                trials.push(Trial { is_long, against: Against::Bound(0.0), ..Trial::new(batch, Some(1)) });
             }
         }
         // And so many terms that this is worth while.
@@ -151,18 +158,30 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
             for in_a in [true, false] {
                 let batch = one(move || Problem::new(sizes, layouts, 17).with_rare_tiny_elements(in_a));
                 let if_scans_are_shared = Some((sizes, layouts));
-                trials.push(Trial { batch, splits: Some(1), is_long: false, if_scans_are_shared, bound: None });
+                trials.push(Trial { if_scans_are_shared, ..Trial::new(batch, Some(1)) });
             }
         }
         // Whole tiles, and tiles that are none, of matrices and rows that begin anywhere.
         let sizes = shape(70, 68, 75);
         let batch = one(move || Problem::new(sizes, layouts.padded().moved(), 25));
-        trials.push(Trial { batch, splits: None, is_long: true, if_scans_are_shared: None, bound: None });
+        trials.push(Trial { is_long: true, ..Trial::new(batch, None) });
+        // Steps behind a product, and behind one that is added to what is there.
+        let sizes = shape(37, 36, 60);
+        let batch = Box::new(move || Batch::new(2, [false; 2], sizes, layouts, 26));
+        trials.push(Trial { against: Against::Steps, ..Trial::new(batch, None) });
+        let sizes = shape(150, 70, 75);
+        let batch = one(move || Problem::new(sizes, layouts.padded(), 27).scaled(-0.7, 0.3));
+        trials.push(Trial { is_long: true, against: Against::Steps, ..Trial::new(batch, None) });
     }
     trials
 }
 
 impl Trial {
+    /// One that is not long, whose results are compared with double precision.
+    fn new(batch: Box<dyn Fn() -> Batch>, splits: Option<u32>) -> Self {
+        Self { batch, splits, is_long: false, if_scans_are_shared: None, against: Against::Rounding }
+    }
+
     /// Computes the products with a kernel and compares them with double precision; whether the kernel can compute them.
     ///
     /// # Errors
@@ -175,9 +194,10 @@ impl Trial {
             return Ok(false);
         }
         let batch = (self.batch)();
-        match self.bound {
-            None => Planned::check_one(device, kernel, self.splits, &batch),
-            Some(bound) => Planned::check_closely(device, kernel, self.splits, &batch, bound),
+        match self.against {
+            Against::Rounding => Planned::check_one(device, kernel, self.splits, &batch),
+            Against::Steps => Planned::check_steps(device, kernel, self.splits, &batch),
+            Against::Bound(bound) => Planned::check_closely(device, kernel, self.splits, &batch, bound),
         }
     }
 }

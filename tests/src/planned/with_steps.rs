@@ -1,0 +1,73 @@
+//! Products with steps behind them: each element shall have the bits that the steps make of what the kernel computes without them.
+//!
+//! ```text
+//!  kernel without steps ──► C ──► the steps, one after the other, here ──┐
+//!  kernel with steps    ──► C ───────────────────────────────────────────┴── compared bit by bit
+//! ```
+
+use tilewright::kernels::KernelInfo;
+use tilewright::{Activation, Device, DeviceMatrix, Epilogue};
+
+use super::{Batch, Planned};
+use crate::{Layout, Operand};
+
+/// The factors of the bias and of the residual.
+const FACTORS: [f32; 2] = [1.5, -0.5];
+const OFFSET: f32 = 0.25;
+
+impl<'a> Planned<'a> {
+    /// Plans products with a bias, relu, gelu, a residual and an offset behind them, and compares them with those without; whether the kernel could
+    /// compute them.
+    ///
+    /// # Errors
+    /// As for [`Planned::new`] and [`Planned::run`]; the first element that is another one, in words, with the products.
+    pub fn check_steps(
+        device: &'a Device,
+        kernel: &'static KernelInfo,
+        splits: Option<u32>,
+        batch: &'a Batch,
+    ) -> Result<bool, String> {
+        Self::try_one(device, kernel, splits, batch, |alone| {
+            let Some(mut planned) = Self::described(device, kernel, splits, batch, true)? else {
+                return Err(format!("{} takes no steps", kernel.name).into());
+            };
+            let row_major = |rows, cols, seed| {
+                let layout = Layout::ROWS;
+                (0..batch.problems.len() as u64).map(move |i| Operand::random(rows, cols, layout, seed + i)).collect()
+            };
+            let [m, n] = batch.problems.first().map_or([0; 2], |problem| [problem.c.rows(), problem.c.cols()]);
+            let (biases, residuals): (Vec<_>, Vec<_>) = (row_major(1, n, 71), row_major(m, n, 72));
+            let [bias, residual] = [upload(device, &biases)?, upload(device, &residuals)?];
+            let epilogue = Epilogue::new()
+                .add(FACTORS[0], &bias)
+                .activation(Activation::Relu)
+                .activation(Activation::Gelu)
+                .add(FACTORS[1], &residual)
+                .offset(OFFSET);
+            let (without, with) = (alone.run()?, planned.run_with(&epilogue)?);
+            for (product, (without, with)) in without.iter().zip(with.iter()).enumerate() {
+                for (row, col) in with.indices() {
+                    let x = FACTORS[0].mul_add(biases[product].at(0, col), without.at(row, col));
+                    let x = Activation::Gelu.of(Activation::Relu.of(x));
+                    let expected = FACTORS[1].mul_add(residuals[product].at(row, col), x) + OFFSET;
+                    let found = with.at(row, col);
+                    if found.to_bits() != expected.to_bits() {
+                        return Err(format!(
+                            "element ({row}, {col}) of product {product} is {found:e} with steps, and {expected:e} is what they make of {:e}",
+                            without.at(row, col)
+                        )
+                        .into());
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Matrices on a device, without gaps.
+fn upload(device: &Device, matrices: &[Operand]) -> Result<DeviceMatrix, crate::Error> {
+    let elements: Vec<f32> = matrices.iter().flat_map(Operand::elements).collect();
+    let [rows, cols] = matrices.first().map_or([0; 2], |first| [first.rows(), first.cols()]);
+    Ok(DeviceMatrix::new_batch(device.upload(&elements)?, [rows, cols], [cols, 1], matrices.len(), rows * cols)?)
+}
