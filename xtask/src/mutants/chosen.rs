@@ -474,8 +474,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "reads a term behind the last",
         file: "gpu-kernels/src/gemm/outer.rs",
-        from: "if term_of_b < tile.k_end &&",
-        to: "if term_of_b <= tile.k_end &&",
+        from: "(term as u32) < tile.k_end",
+        to: "(term as u32) <= tile.k_end",
         kernels: &["gemm_outer_16_fp32", "gemm_outer_1024_fp32"],
     },
     Mutant {
