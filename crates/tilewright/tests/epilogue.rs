@@ -168,11 +168,27 @@ fn epilogue(kind: usize, [count, m, n]: [usize; 3], numbers: &mut Numbers) -> Ve
             Step::Activation(Activation::LeakyRelu(0.1)),
             Step::Activation(Activation::Clamp { least: -0.3, most: 2.0 }),
         ],
+        // What is no bias, though it is added first; and bounds.
+        3 => vec![
+            Step::Add(0.75, matrices([count, m, n], Order::RowMajor, 2)),
+            Step::Activation(Activation::Clamp { least: -0.5, most: 1.5 }),
+        ],
+        // A bias for each column of each product, bounds, and a function behind them.
+        4 => vec![
+            Step::Add(1.5, matrices([count, 1, n], Order::RowMajor, 1)),
+            Step::Activation(Activation::Clamp { least: -0.25, most: 1.5 }),
+            Step::Scale(-2.0),
+        ],
+        // Bounds alone, and a bias behind them.
+        5 => vec![
+            Step::Activation(Activation::Clamp { least: 0.125, most: 2.0 }),
+            Step::Add(1.0, matrices([1, 1, n], Order::RowMajor, 0)),
+        ],
         _ => vec![Step::Activation(Activation::Silu), Step::Add(1.0, matrices([count, m, n], Order::ColumnMajor, 1))],
     }
 }
 
-const KINDS: usize = 4;
+const KINDS: usize = 7;
 
 /// What is special about the operands.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -38,25 +38,31 @@ impl<'a> Planned<'a> {
             let [m, n] = batch.problems.first().map_or([0; 2], |problem| [problem.c.rows(), problem.c.cols()]);
             let (biases, residuals): (Vec<_>, Vec<_>) = (row_major(1, n, 71), row_major(m, n, 72));
             let [bias, residual] = [upload(device, &biases)?, upload(device, &residuals)?];
-            let epilogue = Epilogue::new()
-                .add(FACTORS[0], &bias)
-                .activation(Activation::Relu)
-                .activation(Activation::Gelu)
-                .add(FACTORS[1], &residual)
-                .offset(OFFSET);
-            let (without, with) = (alone.run()?, planned.run_with(&epilogue)?);
-            for (product, (without, with)) in without.iter().zip(with.iter()).enumerate() {
-                for (row, col) in with.indices() {
-                    let x = FACTORS[0].mul_add(biases[product].at(0, col), without.at(row, col));
-                    let x = Activation::Gelu.of(Activation::Relu.of(x));
-                    let expected = FACTORS[1].mul_add(residuals[product].at(row, col), x) + OFFSET;
-                    let found = with.at(row, col);
-                    if found.to_bits() != expected.to_bits() {
-                        return Err(format!(
-                            "element ({row}, {col}) of product {product} is {found:e} with steps, and {expected:e} is what they make of {:e}",
-                            without.at(row, col)
-                        )
-                        .into());
+            let without = alone.run()?;
+            // What is added first is a bias, which kernels may add in registers; or it is not.
+            for begins_with_bias in [true, false] {
+                let (first, last) = if begins_with_bias { (&bias, &residual) } else { (&residual, &bias) };
+                let epilogue = Epilogue::new()
+                    .add(FACTORS[0], first)
+                    .activation(Activation::Relu)
+                    .activation(Activation::Gelu)
+                    .add(FACTORS[1], last)
+                    .offset(OFFSET);
+                let with = planned.run_with(&epilogue)?;
+                for (product, (without, with)) in without.iter().zip(with.iter()).enumerate() {
+                    for (row, col) in with.indices() {
+                        let (bias, residual) = (biases[product].at(0, col), residuals[product].at(row, col));
+                        let (first, last) = if begins_with_bias { (bias, residual) } else { (residual, bias) };
+                        let x = FACTORS[0].mul_add(first, without.at(row, col));
+                        let x = Activation::Gelu.of(Activation::Relu.of(x));
+                        let (expected, found) = (FACTORS[1].mul_add(last, x) + OFFSET, with.at(row, col));
+                        if found.to_bits() != expected.to_bits() {
+                            return Err(format!(
+                                "element ({row}, {col}) of product {product} is {found:e} with steps, and {expected:e} is what they make of {:e}",
+                                without.at(row, col)
+                            )
+                            .into());
+                        }
                     }
                 }
             }

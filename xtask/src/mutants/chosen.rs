@@ -472,6 +472,13 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_batched_16_fp32"],
     },
     Mutant {
+        what: "adds the first row of whatever is added first",
+        file: "crates/blocks/src/epilogue/steps/in_registers.rs",
+        from: "let has_bias = is_first(codes, code::ADD) && first.row_stride() == 0;",
+        to: "let has_bias = is_first(codes, code::ADD);",
+        kernels: &["gemm_wgmma_packed_fp32_3xfp16", "gemm_wgmma_packed_short_fp32_3xfp16"],
+    },
+    Mutant {
         what: "reads a term behind the last",
         file: "gpu-kernels/src/gemm/outer.rs",
         from: "(term as u32) < tile.k_end",

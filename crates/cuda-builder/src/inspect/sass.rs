@@ -1,5 +1,6 @@
 //! Machine code as text (SASS), to see which instructions a kernel has become.
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -28,15 +29,25 @@ impl KernelCode {
         self.instructions.iter().filter_map(|instruction| opcode(instruction))
     }
 
-    /// The loops.
+    /// The loops. A branch back that can be come to without what it goes back to is none: what waits for long stands behind everything else, and ends with
+    /// a branch to where it came from.
     pub fn loops(&self) -> Vec<CodeLoop<'_>> {
         let lines: Vec<_> = self.listing.lines().map(str::trim).collect();
-        let label = |line: &&str, name: &str| line.strip_suffix(':') == Some(name);
+        let labels: HashMap<&str, usize> =
+            lines.iter().enumerate().filter_map(|(at, line)| Some((line.strip_suffix(':')?, at))).collect();
+        let target = |line: &&str| {
+            let (_, target) = line.split_once("BRA")?;
+            let name = target.rsplit([' ', ',']).find(|word| word.contains("L_"))?;
+            labels.get(name.trim_matches(|c: char| !(c.is_alphanumeric() || c == '.' || c == '_'))).copied()
+        };
+        let targets: Vec<Option<usize>> = lines.iter().map(target).collect();
         let mut loops = Vec::new();
         for (end, line) in lines.iter().enumerate() {
-            let Some((_, target)) = line.split_once("BRA ") else { continue };
-            let name = target.trim_matches(|c: char| !(c.is_alphanumeric() || c == '.' || c == '_'));
-            if let Some(start) = lines[..end].iter().position(|line| label(line, name)) {
+            if let Some(start) = targets[end]
+                && start < end
+                && line.contains("BRA ")
+                && goes_through(&lines, &targets, start, end)
+            {
                 let opcodes = lines[start..=end].iter().filter_map(|line| opcode(instruction(line)?)).collect();
                 loops.push(CodeLoop { opcodes, lines: start..=end });
             }
@@ -49,6 +60,27 @@ impl KernelCode {
         let all: Vec<_> = self.loops().into_iter().filter(|body| body.count(operation) > 0).collect();
         all.iter().filter(|body| !all.iter().any(|other| body.has(other))).cloned().collect()
     }
+}
+
+/// Whether all ways from the first line to line `to` go through line `through`; `targets` are where lines branch to.
+fn goes_through(lines: &[&str], targets: &[Option<usize>], through: usize, to: usize) -> bool {
+    let ends = |line: &str| {
+        let opcode =
+            instruction(line).filter(|instruction| !instruction.trim_start().starts_with('@')).and_then(opcode);
+        opcode.is_some_and(|opcode| matches!(opcode, "BRA" | "EXIT") || is_of(opcode, "RET"))
+    };
+    let (mut seen, mut open) = (vec![false; lines.len()], vec![0]);
+    while let Some(line) = open.pop() {
+        if line == through || line >= lines.len() || seen[line] {
+            continue;
+        }
+        seen[line] = true;
+        open.extend(targets[line]);
+        if !ends(lines[line]) {
+            open.push(line + 1);
+        }
+    }
+    !seen[to]
 }
 
 /// The instruction in a line of a listing, which begins with its address: `/*0010*/ @!P0 LDG.E R0, desc[UR6][R2.64] ;`.
@@ -148,5 +180,19 @@ mod tests {
         assert_eq!(kernels[0].opcodes().collect::<Vec<_>>(), ["LDC", "LDG.E.128", "LDGSTS.E", "NOP"]);
         assert_eq!((kernels[0].count("LDG"), kernels[0].count("LDGSTS"), kernels[0].count("STG")), (1, 1, 0));
         assert!(kernels[0].listing.contains(".L_x_1:"));
+    }
+
+    #[test]
+    fn what_waits_behind_everything_else_makes_no_loop() {
+        let listing = "\
+            /*00*/ LDC R1, c[0x0][0x28] ;\n.L_0:\n/*10*/ HGMMA R0 ;\n/*20*/ @!P0 BRA `(.L_2) ;\n.L_1:\n/*30*/ HGMMA R0 ;\n/*40*/ @P1 BRA `(.L_0) ;\n\
+            /*50*/ STL [R1], R2 ;\n/*60*/ EXIT ;\n.L_2:\n/*70*/ NOP ;\n/*80*/ BRA `(.L_1) ;\n";
+        let code = KernelCode { name: "k".to_owned(), instructions: Vec::new(), listing: listing.to_owned() };
+        let loops = code.loops();
+        assert_eq!(loops.len(), 1, "{loops:?}");
+        assert_eq!((loops[0].count("HGMMA"), loops[0].count("STL")), (2, 0));
+        // Where it is come to from what it goes back to alone, it is one.
+        let listing = listing.replace("@!P0 BRA `(.L_2)", "NOP").replace("STL [R1], R2 ;", "@P2 BRA `(.L_2) ;");
+        assert_eq!(KernelCode { listing, ..code }.loops().len(), 2);
     }
 }

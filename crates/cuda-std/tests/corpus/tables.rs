@@ -77,6 +77,8 @@ fn counts(families: &[Family], schedules: u64) -> String {
 /// What is different in the documents, after writing them anew if that is asked for.
 pub(crate) fn compare_documents(families: &[Family], schedules: u64) -> Vec<String> {
     let parts = [
+        ("README.md", "counts", counts(families, schedules)),
+        ("README.md", "by class", by_class(families)),
         ("docs/book/src/checker.md", "counts", counts(families, schedules)),
         ("docs/book/src/checker.md", "by class", by_class(families)),
         ("docs/book/src/checker.md", "not found", not_found(families)),

@@ -72,12 +72,14 @@ const PROBES: [usize; 4] = [0, 330, 700, 1023];
 /// It is good enough where four others are within 2⁻⁴⁴ of it, and where the function is not near to a zero.
 pub(crate) struct Neighbours {
     exact: fn(f64) -> f64,
+    /// Whether a polynomial may stand for it: it is off by a part of a unit, where nothing at all is allowed.
+    is_smooth: bool,
     /// What makes coefficients of values.
     inverse: [[f64; 8]; 8],
 }
 
 impl Neighbours {
-    pub(crate) fn of(exact: fn(f64) -> f64) -> Self {
+    pub(crate) fn of(exact: fn(f64) -> f64, is_smooth: bool) -> Self {
         // Gauß–Jordan, on the powers of the nodes.
         let mut rows: Vec<Vec<f64>> = Vec::new();
         for (i, &node) in NODES.iter().enumerate() {
@@ -94,7 +96,7 @@ impl Neighbours {
             }
             rows[column] = pivot;
         }
-        Self { exact, inverse: std::array::from_fn(|k| std::array::from_fn(|j| rows[k][8 + j])) }
+        Self { exact, is_smooth, inverse: std::array::from_fn(|k| std::array::from_fn(|j| rows[k][8 + j])) }
     }
 
     /// The exact results for a number and those after it; its bits are a multiple of 1024.
@@ -106,7 +108,8 @@ impl Neighbours {
         let smallest = values.iter().fold(f64::INFINITY, |a, b| a.min(b.abs()));
         let largest = values.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
         let is_one_sign = values.iter().all(|value| (*value > 0.0) == (values[0] > 0.0));
-        let is_good = largest.is_finite()
+        let is_good = self.is_smooth
+            && largest.is_finite()
             && smallest * 4.0 > largest
             && is_one_sign
             && PROBES.iter().all(|&k| (polynomial(k) - exact(k)).abs() <= exact(k).abs() * 2f64.powi(-44));

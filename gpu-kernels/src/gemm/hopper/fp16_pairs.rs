@@ -358,6 +358,7 @@ unsafe fn multiply(
         // when the products that read them have finished, and all lanes have read their factors.
         unsafe {
             if !fallback(info).contains(&tile) {
+                // (Those of the tile before have been read: the warp has met since, in the epilogue.)
                 let biases = biases_of_warp();
                 let first_col = tile.col + warp_and_warpgroup().1 * HALF;
                 steps.in_registers(true).0.fetch(&biases, HALF, [tile.product, first_col], tile.c.cols());

@@ -382,6 +382,7 @@ unsafe fn compute_tile<const STAGES_OF_TILE: usize>(
         let number = warpgroup * WARPGROUP_THREADS / warp::LANES + warp;
         let biases = MEMORY.biases.slice().skip((number * SHORT_K_TILE.n) as usize);
         let (in_registers, left) = steps.in_registers(true);
+        // (Biases of the tile before have been read: the warp has met since, behind its descriptor.)
         in_registers.fetch(&biases, SHORT_K_TILE.n, [descriptor.product, descriptor.col], gemm.n());
         // (One half after the other by the same code, of which the steps are much.)
         let mut half = 0;

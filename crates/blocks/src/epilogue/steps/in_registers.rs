@@ -134,7 +134,7 @@ impl InRegisters<'_> {
     /// biases of these columns. Each step rounds as [`Steps`] has it.
     ///
     /// # Safety
-    /// As for [`InRegisters::fetch`], behind that and a wait for it.
+    /// As for [`InRegisters::fetch`], behind that and a wait for it. If there is a bias, `memory` begins at a multiple of 8 bytes and has those of `2·N` columns.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn apply<const N: usize>(&self, memory: &SharedSlice<f32>, values: &mut [f32; N]) {
