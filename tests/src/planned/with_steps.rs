@@ -6,9 +6,9 @@
 //! ```
 
 use tilewright::kernels::KernelInfo;
-use tilewright::{Activation, Device, DeviceMatrix, Epilogue};
+use tilewright::{Activation, Device, Epilogue};
 
-use super::{Batch, Planned};
+use super::{Batch, Planned, upload};
 use crate::{Layout, Operand};
 
 /// The factors of the bias and of the residual.
@@ -37,7 +37,8 @@ impl<'a> Planned<'a> {
             };
             let [m, n] = batch.problems.first().map_or([0; 2], |problem| [problem.c.rows(), problem.c.cols()]);
             let (biases, residuals): (Vec<_>, Vec<_>) = (row_major(1, n, 71), row_major(m, n, 72));
-            let [bias, residual] = [upload(device, &biases)?, upload(device, &residuals)?];
+            let there = |matrices: &[Operand]| upload(device, &matrices.iter().collect::<Vec<_>>(), false);
+            let [bias, residual] = [there(&biases)?, there(&residuals)?];
             let without = alone.run()?;
             // What is added first is a bias, which kernels may add in registers; or it is not.
             for begins_with_bias in [true, false] {
@@ -69,11 +70,4 @@ impl<'a> Planned<'a> {
             Ok(())
         })
     }
-}
-
-/// Matrices on a device, without gaps.
-fn upload(device: &Device, matrices: &[Operand]) -> Result<DeviceMatrix, crate::Error> {
-    let elements: Vec<f32> = matrices.iter().flat_map(Operand::elements).collect();
-    let [rows, cols] = matrices.first().map_or([0; 2], |first| [first.rows(), first.cols()]);
-    Ok(DeviceMatrix::new_batch(device.upload(&elements)?, [rows, cols], [cols, 1], matrices.len(), rows * cols)?)
 }
