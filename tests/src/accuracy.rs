@@ -17,7 +17,7 @@ use tilewright::{Device, DeviceMatrix, Sizes};
 use crate::Error;
 
 /// A kernel of each scheme and each way of adding up, for B column-major.
-pub const KERNELS: [&str; 14] = [
+pub const KERNELS: [&str; 15] = [
     "gemm_mma_128x128_nt_fp32_fp64",
     "gemm_mma_64x64_nt_fp32_fp64",
     "gemm_register_tiled_64_nt_fp32",
@@ -29,6 +29,7 @@ pub const KERNELS: [&str; 14] = [
     "gemm_wgmma_nt_fp32_3xtf32",
     "gemm_mma_nt_fp32_3xtf32",
     "gemm_wgmma_packed_fp32_3xfp16",
+    "gemm_wgmma_packed_staged_fp32_3xfp16",
     "gemm_wgmma_nt_tf32",
     "gemm_mma_nt_bf16",
     "gemm_mma_nt_fp16",

@@ -16,9 +16,11 @@ use tilewright::{Activation, Device, DeviceMatrix, Epilogue, Error, Order, Sizes
 use crate::invariance::upload;
 
 /// The kernels of large products, which do the steps before they store results.
-pub const KERNELS: [&str; 16] = [
+pub const KERNELS: [&str; 18] = [
     "gemm_wgmma_packed_fp32_3xfp16",
     "gemm_wgmma_packed_fp32_normwise",
+    "gemm_wgmma_packed_staged_fp32_3xfp16",
+    "gemm_wgmma_packed_staged_fp32_normwise",
     "gemm_wgmma_packed_short_fp32_3xfp16",
     "gemm_wgmma_packed_short_rows_fp32_3xfp16",
     "gemm_wgmma_nn_fp32_3xtf32",

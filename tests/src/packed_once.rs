@@ -16,11 +16,13 @@ use crate::epilogue::downloaded;
 use crate::invariance::upload;
 
 /// The kernels whose operands are packed.
-pub const KERNELS: [&str; 7] = [
+pub const KERNELS: [&str; 9] = [
     "gemm_wgmma_packed_fp32_3xfp16",
+    "gemm_wgmma_packed_staged_fp32_3xfp16",
     "gemm_wgmma_packed_short_fp32_3xfp16",
     "gemm_wgmma_packed_short_rows_fp32_3xfp16",
     "gemm_wgmma_packed_fp32_normwise",
+    "gemm_wgmma_packed_staged_fp32_normwise",
     "gemm_wgmma_packed_fp32_10xint8",
     "gemm_wgmma_packed_bf16",
     "gemm_wgmma_packed_fp16",

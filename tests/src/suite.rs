@@ -123,6 +123,13 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
                 None,
                 true,
             );
+            // Behind which sums are multiplied, of results that TMA can store.
+            let sizes = shape(70, 68, 60);
+            add(
+                one(move || Problem::new(sizes, layouts, 28).with_single_tiny_elements().scaled(-0.7, 0.0)),
+                None,
+                true,
+            );
             // Several in a group of lines.
             let sizes = shape(150, 71, 200);
             add(one(move || Problem::new(sizes, layouts.padded(), 23).with_single_tiny_elements()), Some(2), true);

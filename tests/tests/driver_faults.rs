@@ -70,10 +70,12 @@ const THREADS: [(&str, &str); 1] = [("FAKE_CUDA_THREADS", "1024")];
 const SIZES: [usize; 3] = [64, 48, 256];
 
 /// A kernel, and among how many blocks to divide the sums.
-const PRODUCTS: [(&str, Option<u32>); 3] = [
+const PRODUCTS: [(&str, Option<u32>); 4] = [
     ("gemm_naive_2d_fp32", None),
     // Packs operands into the workspace, and loads them by tensor maps.
     ("gemm_wgmma_packed_fp32_3xfp16", None),
+    // And stores results by one.
+    ("gemm_wgmma_packed_staged_fp32_3xfp16", None),
     // Partial sums are in the workspace.
     ("gemm_mma_nn_tf32", Some(2)),
 ];

@@ -140,6 +140,26 @@ fn every_layout_has_its_kernel_on_every_device() {
     }
 }
 
+/// Where a tile takes little longer to compute than to store, TMA stores it while the next one is computed; not where rows of results begin anywhere.
+#[test]
+fn results_of_few_terms_are_stored_by_tma() {
+    for (sizes, expected) in [
+        ([8192, 8192, 64], "packed_short"),
+        ([8192, 8192, 128], "packed_staged"),
+        ([4752, 4752, 128], "packed_staged"),
+        ([4096, 4096, 1024], "packed_staged"),
+        ([8191, 8191, 128], "packed"),
+        ([4095, 4095, 1024], "packed"),
+    ] {
+        let [m, n, k] = sizes;
+        for layout in ["NN", "NT", "TN", "TT"] {
+            let product = product(layout, m, n, k).with_factors(1.0, 0.0);
+            let chosen = name(&h200(), &product, Precision::Fp32);
+            assert_eq!(chosen, format!("gemm_wgmma_{expected}_fp32_3xfp16"), "{layout} {sizes:?}");
+        }
+    }
+}
+
 #[test]
 fn what_three_fp16_products_are_not_fit_for_is_left_to_three_tf32_products() {
     for k in [512, 65_536] {

@@ -5,7 +5,9 @@ use std::fmt;
 use gpu_kernels::{MatrixBatch, MatrixBatchMut, Triangle};
 use serde::{Deserialize, Serialize};
 
+use crate::order::Order;
 use crate::placement::Placement;
+use crate::refusal::Refusal;
 use crate::{DeviceMatrix, Error, Operand, Precision, Side, Sizes};
 
 /// The products of a batch, `C = α·A·B + β·C` each, as far as a plan depends on them: everything but the numbers.
@@ -93,6 +95,17 @@ impl Description {
     /// The same with these factors.
     pub fn with_factors(self, alpha: f32, beta: f32) -> Self {
         Self { alpha_is_zero: alpha == 0.0, beta_is_zero: beta == 0.0, ..self }
+    }
+
+    /// Why a kernel does not compute this that stores whole rows of results without reading what was there; `by_tma`: by a tensor map.
+    pub(crate) fn refusal_of_whole_rows(&self, by_tma: bool) -> Option<Refusal> {
+        let Self { m, n, batch, c, beta_is_zero, .. } = *self;
+        if !beta_is_zero {
+            return Some(Refusal::OldValues);
+        }
+        // TMA stores whole pieces of 16 bytes, also at the end of a row.
+        let fits = !by_tma || c.fits_tensor_map(m, n, batch) && n.is_multiple_of(4);
+        (c.order() != Some(Order::RowMajor) || !fits).then_some(Refusal::Results)
     }
 
     /// The same, of which only a part is wanted.

@@ -437,6 +437,8 @@ fn kernels_of_large_products_need_no_launch_for_the_steps() {
     let names = [
         "gemm_wgmma_packed_fp32_3xfp16",
         "gemm_wgmma_packed_fp32_normwise",
+        "gemm_wgmma_packed_staged_fp32_3xfp16",
+        "gemm_wgmma_packed_staged_fp32_normwise",
         "gemm_wgmma_packed_short_fp32_3xfp16",
         "gemm_wgmma_packed_short_rows_fp32_3xfp16",
         "gemm_wgmma_nn_fp32_3xtf32",

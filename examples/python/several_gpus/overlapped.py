@@ -3,20 +3,20 @@
     torchrun --standalone --nproc-per-node 2 overlapped.py
     torchrun --standalone --nproc-per-node 2 overlapped.py --problem 8192x8192x8192 --chunks 3:1 1:1 --json FILE
 
-Three ways, each by torch and with Tilewright's switch on:
+Three ways:
 
-    product, then all-reduce     one product, one all-reduce by NCCL
-    all-reduce by chunks         the product by chunks of rows; NCCL sums up one while the next is multiplied
-    around a ring                each block of rows goes around the GPUs; each adds its own product to what it was sent, as `addmm` does
+    product, then all-reduce     one product, one all-reduce by NCCL: by torch, and with Tilewright's switch on
+    all-reduce by chunks         the product by chunks of rows; NCCL sums up one while the next is multiplied: likewise
+    around a ring                each block of rows goes around the GPUs; each adds its own product to what it was sent, as `linear` adds a residual
 
 The last needs no kernel for the sums, and with symmetric memory, where copy engines write into the memory of another GPU, none for the
 transport either: all multiprocessors go on multiplying. Of p GPUs, GPU r multiplies the blocks r−1, r−2, …, r, and sends each to GPU r+1:
 
-    GPU 0   rows 1 ────────►  rows 0 += what came, then to all
-    GPU 1   rows 0 ────────►  rows 1 += what came, then to all
+    GPU 0   rows 1 ────────►  rows 0 + what came, then to all
+    GPU 1   rows 0 ────────►  rows 1 + what came, then to all
 
-A block is sent in chunks, each as soon as it has been multiplied: `3:1` are three quarters of its rows, and then the last one. Few chunks
-multiply faster, because each product prepares all of B once more; the last one should be small, because nothing is multiplied while it travels.
+A block is sent in chunks, each as soon as it has been multiplied: `3:1` are three quarters of its rows, and then the last one. The last one should be small,
+because nothing is multiplied while it travels; and few chunks multiply faster. B is packed once for all of them, in each call (`PackedMatrix`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import several
+import tilewright
 import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -59,31 +60,41 @@ def sum_by_chunks(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, weights: 
 class Ring:
     """Where the sums of blocks are, chunk by chunk, and what is common to all ways to send them. Step s of GPU r is its product for block r−1−s.
 
-    The sums of the last step, which are those of this GPU's own block, are made in the result. Those of step 0 are this GPU's own; in all
-    other steps those that the GPU before this one has sent are there, when `wait_for` is done.
+    Subclasses make `out`, for the result, and `sums` and `came`, which have a block for each step but one. The sums of the last step, which are those of
+    this GPU's own block, are made in the result. Those of other steps are made in `sums`, and sent to `came` of the GPU behind this one.
     """
+
+    sums: torch.Tensor
+    came: torch.Tensor
+    out: torch.Tensor
 
     def __init__(self, m: int, here: several.Several, weights: list[int]) -> None:
         self.rank, self.count, self.chunks = here.rank, here.count, len(weights)
+        self.on_cpu: tilewright.OnCpu = "emulate" if here.device.type == "cpu" else "refuse"
         self.before, self.behind = (here.rank - 1) % here.count, (here.rank + 1) % here.count
         self.blocks = [len(block) for block in torch.arange(m).tensor_split(here.count)]
         self.rows = [sizes(block, weights) for block in self.blocks]
         self.others = [(here.rank + 1 + i) % here.count for i in range(here.count - 1)]
 
-    def sums_of(self, sums: torch.Tensor, out: torch.Tensor, step: int, block: int, chunk: int) -> torch.Tensor:
-        """The sums of a step, of a GPU with these buffers: one for each step but the last."""
-        first, rows = sum(self.rows[block][:chunk]), self.rows[block][chunk]
-        if step == self.count - 1:
-            return out.narrow(0, sum(self.blocks[:block]) + first, rows)
-        return sums[step].narrow(0, first, rows)
+    def rows_of(self, buffer: torch.Tensor, block: int, chunk: int) -> torch.Tensor:
+        """Those of a chunk, in a buffer that is for one block at a time."""
+        return buffer.narrow(0, sum(self.rows[block][:chunk]), self.rows[block][chunk])
+
+    def rows_of_result(self, result: torch.Tensor, block: int, chunk: int) -> torch.Tensor:
+        """Those of a chunk, in a result."""
+        return self.rows_of(result.narrow(0, sum(self.blocks[:block]), self.blocks[block]), block, chunk)
 
     def begin(self) -> None:
         """Before the first product of a call."""
 
-    def place(self, step: int, block: int, chunk: int) -> torch.Tensor:
-        raise NotImplementedError
+    def made(self, step: int, block: int, chunk: int) -> torch.Tensor:
+        """Where this GPU's sums of a step are."""
+        if step == self.count - 1:
+            return self.rows_of_result(self.out, block, chunk)
+        return self.rows_of(self.sums[step], block, chunk)
 
-    def wait_for(self, step: int, block: int, chunk: int) -> None:
+    def wait_for(self, step: int, block: int, chunk: int) -> torch.Tensor:
+        """What the GPU before this one has sent for a step, when it is there."""
         raise NotImplementedError
 
     def pass_on(self, step: int, block: int, chunk: int) -> None:
@@ -97,23 +108,21 @@ class Ring:
     def multiply(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """The sum of all GPUs' products."""
         self.begin()
+        packed = tilewright.PackedMatrix(b.T, on_cpu=self.on_cpu)
         blocks = [block.split(rows) for block, rows in zip(a.split(self.blocks), self.rows, strict=True)]
         for step in range(self.count):
             block = (self.rank - 1 - step) % self.count
             for chunk, rows_of_a in enumerate(blocks[block]):
-                sums = self.place(step, block, chunk)
-                if step == 0:
-                    torch.mm(rows_of_a, b, out=sums)
-                else:
-                    self.wait_for(step, block, chunk)
-                    sums.addmm_(rows_of_a, b)
+                came = self.wait_for(step, block, chunk) if step > 0 else None
+                tilewright.linear(rows_of_a, packed, residual=came, out=self.made(step, block, chunk), on_cpu=self.on_cpu)
                 self.pass_on(step, block, chunk)
         return self.result()
 
     def multiply_alone(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
         """As many products as `multiply` has, and nothing between them: what the chunks cost."""
+        packed = tilewright.PackedMatrix(b.T, on_cpu=self.on_cpu)
         for rows_of_a, rows_of_out in zip(a.split(sum(self.rows, [])), out.split(sum(self.rows, [])), strict=True):
-            torch.mm(rows_of_a, b, out=rows_of_out)
+            tilewright.linear(rows_of_a, packed, out=rows_of_out, on_cpu=self.on_cpu)
 
 
 class ByMessages(Ring):
@@ -121,28 +130,26 @@ class ByMessages(Ring):
 
     def __init__(self, m: int, n: int, here: several.Several, weights: list[int]) -> None:
         super().__init__(m, here, weights)
-        self.sums = torch.empty(here.count - 1, max(self.blocks), n, device=here.device)
+        self.sums, self.came = (torch.empty(here.count - 1, max(self.blocks), n, device=here.device) for _ in range(2))
         self.out = torch.empty(m, n, device=here.device)
         self.arriving: dict[tuple[int, int], list[Any]] = {}
         self.leaving: list[Any] = []
 
-    def place(self, step: int, block: int, chunk: int) -> torch.Tensor:
-        return self.sums_of(self.sums, self.out, step, block, chunk)
-
-    def wait_for(self, step: int, block: int, chunk: int) -> None:
+    def wait_for(self, step: int, block: int, chunk: int) -> torch.Tensor:
         for message in self.arriving.pop((step, chunk)):
             message.wait()
+        return self.rows_of(self.came[step - 1], block, chunk)
 
     def pass_on(self, step: int, block: int, chunk: int) -> None:
-        made = self.place(step, block, chunk)
+        made = self.made(step, block, chunk)
         if step < self.count - 1:
             # The GPU before this one has the block before this one in this step.
-            comes = self.place(step + 1, (block - 1) % self.count, chunk)
+            comes = self.rows_of(self.came[step], (block - 1) % self.count, chunk)
             messages = [dist.P2POp(dist.isend, made, self.behind), dist.P2POp(dist.irecv, comes, self.before)]
             self.arriving[step + 1, chunk] = dist.batch_isend_irecv(messages)
         elif self.others:
             messages = [dist.P2POp(dist.isend, made, other) for other in self.others]
-            messages += [dist.P2POp(dist.irecv, self.place(step, other, chunk), other) for other in self.others]
+            messages += [dist.P2POp(dist.irecv, self.rows_of_result(self.out, other, chunk), other) for other in self.others]
             self.leaving += dist.batch_isend_irecv(messages)
 
     def result(self) -> torch.Tensor:
@@ -165,11 +172,12 @@ class BySymmetricMemory(Ring):
 
         super().__init__(m, here, weights)
         shape = (max(here.count - 1, 1), max(self.blocks), n)
-        self.sums = memory.empty(*shape, device=here.device, dtype=torch.float32)
+        self.sums = torch.empty(*shape, device=here.device)
+        self.came = memory.empty(*shape, device=here.device, dtype=torch.float32)
         self.out = memory.empty(m, n, device=here.device, dtype=torch.float32)
         group = dist.group.WORLD.group_name
-        self.of_sums, self.of_out = memory.rendezvous(self.sums, group), memory.rendezvous(self.out, group)
-        self.sums_behind = self.of_sums.get_buffer(self.behind, shape, torch.float32)
+        self.of_came, self.of_out = memory.rendezvous(self.came, group), memory.rendezvous(self.out, group)
+        self.came_behind = self.of_came.get_buffer(self.behind, shape, torch.float32)
         self.outs = [self.of_out.get_buffer(other, (m, n), torch.float32) for other in range(here.count)]
         self.copies = torch.cuda.Stream(priority=-1)
         self.ready = here.count * self.chunks  # the flag's number, behind those of chunks
@@ -177,26 +185,24 @@ class BySymmetricMemory(Ring):
     def begin(self) -> None:
         if not self.others:
             return
-        self.of_sums.put_signal(self.before, self.ready)
+        self.of_came.put_signal(self.before, self.ready)
         with torch.cuda.stream(self.copies):
-            self.of_sums.wait_signal(self.behind, self.ready)
+            self.of_came.wait_signal(self.behind, self.ready)
 
-    def place(self, step: int, block: int, chunk: int) -> torch.Tensor:
-        return self.sums_of(self.sums, self.out, step, block, chunk)
-
-    def wait_for(self, step: int, block: int, chunk: int) -> None:
-        self.of_sums.wait_signal(self.before, (step - 1) * self.chunks + chunk)
+    def wait_for(self, step: int, block: int, chunk: int) -> torch.Tensor:
+        self.of_came.wait_signal(self.before, (step - 1) * self.chunks + chunk)
+        return self.rows_of(self.came[step - 1], block, chunk)
 
     def pass_on(self, step: int, block: int, chunk: int) -> None:
-        made = self.place(step, block, chunk)
+        made = self.made(step, block, chunk)
         self.copies.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.copies):
             if step < self.count - 1:
-                self.sums_of(self.sums_behind, self.outs[self.behind], step + 1, block, chunk).copy_(made)
-                self.of_sums.put_signal(self.behind, step * self.chunks + chunk)
+                self.rows_of(self.came_behind[step], block, chunk).copy_(made)
+                self.of_came.put_signal(self.behind, step * self.chunks + chunk)
                 return
             for other in self.others:
-                self.sums_of(self.sums, self.outs[other], step, block, chunk).copy_(made)
+                self.rows_of_result(self.outs[other], block, chunk).copy_(made)
                 self.of_out.put_signal(other, chunk)
 
     def result(self) -> torch.Tensor:
@@ -236,7 +242,7 @@ def weights_of(chunks: str) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="a product divided by terms, with its sums on their way while it is multiplied")
     parser.add_argument("--problem", action="append", help="MxNxK; may be given several times")
-    parser.add_argument("--chunks", nargs="+", default=["3:1", "1:1", "5:2:1"], help="how many rows of a block each chunk has, of all")
+    parser.add_argument("--chunks", nargs="+", default=["1:1", "3:1", "5:2:1"], help="how many rows of a block each chunk has, of all")
     parser.add_argument("--torch-async", action="store_true", help="also torch's fused_matmul_reduce_scatter")
     here = several.start(parser)
     for problem in here.options.problem or ["2048x4096x8192", "8192x8192x8192"]:
@@ -257,7 +263,8 @@ def main() -> None:
             enable_symm_mem_for_group(dist.group.WORLD.group_name)
             ways["torch's async tensor parallelism"] = lambda: by_torch_async(own_a, own_b, out)
         for name, run in ways.items():
-            for on in (False, True):
+            # (A ring knows of Tilewright by itself.)
+            for on in (True,) if name in rings else (False, True):
                 with here.switched(on):
                     # Three in a row: what one call leaves behind, or is still about, must not spoil the next.
                     results = [run().clone() for _ in range(3)]

@@ -4,7 +4,7 @@
 use cuda_std::{Element, GlobalSlice, GlobalSliceMut, KernelFacts};
 use gpu_kernels::epilogue::Steps;
 use gpu_kernels::gemm::hopper::fallback::GROUP;
-use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
+use gpu_kernels::gemm::hopper::pairs_info::PairInfo;
 use gpu_kernels::gemm::repair::gemm_repair_fp32;
 use gpu_kernels::gemm::split_k::{
     MANY_SPLITS, SplitReduction, gemm_split_reduction_fp32, gemm_split_reduction_fp64, gemm_split_reduction_many_fp32,

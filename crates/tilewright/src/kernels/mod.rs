@@ -35,6 +35,7 @@ mod scaling;
 mod scheme;
 mod short_k;
 mod sliced;
+mod staged;
 mod tiled;
 mod wgmma;
 mod whole;
@@ -65,6 +66,7 @@ pub(crate) use scaling::scale_matrices;
 pub use scheme::{Family, Scheme, SumOrder};
 pub use short_k::WGMMA_SHORT_FP32_3XFP16;
 pub use sliced::SLICED;
+pub use staged::{WGMMA_STAGED_FP32_3XFP16, WGMMA_STAGED_FP32_NORMWISE};
 pub use wgmma::{
     WGMMA_64X16_FP32_3XTF32, WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_256X32_FP32_3XTF32,
     WGMMA_256X64_FP32_3XTF32, WGMMA_FP32_3XTF32,

@@ -35,7 +35,7 @@ const ONE_BF16: Common = Common {
     performance: Performance::new(1, 0.85).block(4.5),
 };
 const ONE_FP16: Common = Common { scheme: Scheme::Fp16, ..ONE_BF16 };
-const NORMWISE: Common = Common {
+pub(super) const NORMWISE: Common = Common {
     idea: "operands are scaled, decomposed and packed first; TMA feeds tensor cores with the parts",
     scheme: Scheme::Fp32ScaledFp16,
     // Tiles with flags are computed otherwise.
@@ -55,6 +55,13 @@ const DIGITS: Common = Common {
 
 /// Pairs of lines whose elements all keep their bits.
 pub(super) const PAIRS: Format = Format::Scaled(ScaledFormat::Pairs { element_by_element: true });
+/// Pairs of lines that are accurate against their largest elements.
+pub(super) const PAIRS_OF_LINES: Format = Format::Scaled(ScaledFormat::Pairs { element_by_element: false });
+/// Which lines of pairs are left to the fallback, in words.
+pub(super) const SKIPPED_BY_ELEMENT: &str =
+    "with infinities, NaN, or several elements too small beside the largest near them";
+/// Those of [`PAIRS_OF_LINES`].
+pub(super) const SKIPPED_BY_LINE: &str = "with infinities, NaN, or largest elements that are very large or small";
 
 /// The contract of kernels whose operands TMA rounds. B is column-major, and copied where it is not.
 #[derive(Debug)]
@@ -152,7 +159,7 @@ macro_rules! rounded {
 
 /// A kernel of operands that are scaled.
 macro_rules! scaled {
-    ($kernel:ident, $common:ident, $format:expr, $tile:expr, $most_terms:expr, $stores:ident, $skipped:literal, $launch:expr) => {
+    ($kernel:ident, $common:ident, $format:expr, $tile:expr, $most_terms:expr, $stores:ident, $skipped:expr, $launch:expr) => {
         packed(
             $common,
             $kernel::FACTS,
@@ -180,8 +187,7 @@ macro_rules! launch_of_pairs {
     };
 }
 
-/// The kernels that compute the tiles of lines that cannot be scaled.
-/// Packing takes operands from anywhere.
+/// The description of a kernel of packed operands: packing takes operands from anywhere.
 pub(super) const fn packed(common: Common, facts: KernelFacts, contract: &'static dyn Contract) -> KernelInfo {
     KernelInfo { a: None, b: None, ..common.of(facts, RowMajor, ColumnMajor, contract) }
 }
@@ -201,18 +207,18 @@ pub static WGMMA_FP32_3XFP16: [KernelInfo; 1] = [scaled!(
     TILE,
     None,
     RowsOrLines,
-    "with infinities, NaN, or several elements too small beside the largest near them",
+    SKIPPED_BY_ELEMENT,
     launch_of_pairs!(gemm_wgmma_packed_fp32_3xfp16)
 )];
 /// Three fp16 products, accurate against the largest elements of rows and columns.
 pub static WGMMA_FP32_NORMWISE: [KernelInfo; 1] = [scaled!(
     gemm_wgmma_packed_fp32_normwise,
     NORMWISE,
-    Format::Scaled(ScaledFormat::Pairs { element_by_element: false }),
+    PAIRS_OF_LINES,
     TILE,
     None,
     RowsOrLines,
-    "with infinities, NaN, or largest elements that are very large or small",
+    SKIPPED_BY_LINE,
     launch_of_pairs!(gemm_wgmma_packed_fp32_normwise)
 )];
 /// Exact sums of products of digits, of numbers that are accurate against the largest elements of rows and columns.
@@ -273,7 +279,7 @@ pub(super) fn maps_of<'a>(
 }
 
 /// Tensor maps of the factors of operands that are packed as pairs; a tile has as many lines as [`TILE`], for one block of terms.
-fn maps_of_factors<'a>(device: &Device, call: &Call<'a>) -> Result<[TensorMap<'a>; 2], Error> {
+pub(super) fn maps_of_factors<'a>(device: &Device, call: &Call<'a>) -> Result<[TensorMap<'a>; 2], Error> {
     let Call { gemm, packed: [a, b], .. } = call;
     let terms = gemm.a().first().cols();
     let map = |operand: &PackedOperand<'a>, matrices: u32, lines: u32, tile_lines: u32| {

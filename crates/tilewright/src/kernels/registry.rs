@@ -19,6 +19,7 @@ use super::register_tiled::{REGISTER_TILED, REGISTER_TILED_64, REGISTER_TILED_12
 use super::scheme::Family;
 use super::short_k::WGMMA_SHORT_FP32_3XFP16;
 use super::sliced::SLICED;
+use super::staged::{WGMMA_STAGED_FP32_3XFP16, WGMMA_STAGED_FP32_NORMWISE};
 use super::wgmma::{
     WGMMA_64X16_FP32_3XTF32, WGMMA_64X64_FP32_3XTF32, WGMMA_64X64_K32_FP32_3XTF32, WGMMA_256X32_FP32_3XTF32,
     WGMMA_256X64_FP32_3XTF32, WGMMA_FP32_3XTF32,
@@ -54,8 +55,9 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
         .chain(&WGMMA_256X64_FP32_3XTF32)
         .chain(&WGMMA_FP32_3XTF32);
     let of_split_operands =
-        of_split_operands.chain(&WGMMA_FP32_10XINT8).chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_SHORT_FP32_3XFP16);
-    let of_split_operands = of_split_operands.chain(&WGMMA_FP32_3XFP16);
+        of_split_operands.chain(&WGMMA_FP32_10XINT8).chain(&WGMMA_FP32_NORMWISE).chain(&WGMMA_STAGED_FP32_NORMWISE);
+    let of_split_operands = of_split_operands.chain(&WGMMA_SHORT_FP32_3XFP16).chain(&WGMMA_FP32_3XFP16);
+    let of_split_operands = of_split_operands.chain(&WGMMA_STAGED_FP32_3XFP16);
     let families = narrow.chain(on_cuda_cores).chain(of_fp64).chain(of_rounded_operands).chain(of_split_operands);
     BASIC.into_iter().chain(gemv).chain(families).collect()
 });

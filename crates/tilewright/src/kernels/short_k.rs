@@ -9,7 +9,6 @@ use super::contract::{Call, Contract, KernelInfo, Performance, Stores};
 use super::packed::{PAIRS, THREE_FP16, blocks, maps_of, packed};
 use crate::description::Description;
 use crate::device::{Device, TensorTile};
-use crate::order::Order;
 use crate::refusal::Refusal;
 use crate::{Error, Sizes};
 
@@ -63,13 +62,7 @@ impl Contract for Short {
     }
 
     fn refusal(&self, product: &Description) -> Option<Refusal> {
-        let Description { m, n, batch, c, beta_is_zero, .. } = *product;
-        if !beta_is_zero {
-            return Some(Refusal::OldValues);
-        }
-        // TMA stores whole pieces of 16 bytes, also at the end of a row.
-        let fits = !self.by_tma || c.fits_tensor_map(m, n, batch) && n.is_multiple_of(4);
-        (c.order() != Some(Order::RowMajor) || !fits).then_some(Refusal::Results)
+        product.refusal_of_whole_rows(self.by_tma)
     }
 
     fn most(&self) -> Sizes {

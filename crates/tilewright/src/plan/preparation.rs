@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use cuda_std::{GlobalSliceMut, KernelFacts};
 use gpu_kernels::gemm::hopper::fallback::GROUP;
-use gpu_kernels::gemm::hopper::fp16_pairs::PairInfo;
+use gpu_kernels::gemm::hopper::pairs_info::PairInfo;
 use gpu_kernels::pack::copy::Flags;
 use gpu_kernels::pack::exceptions::Exceptions;
 use gpu_kernels::{Matrix, MatrixBatch, MatrixBatchMut, MatrixMut};

@@ -42,10 +42,10 @@ use cuda_std::wgmma::{self, Descriptor, Int8, Sums};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::{Dim3, TileSwizzle};
 
-use super::fp16_pairs::{PairInfo, fallback, without_zeros};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::operand::LINE_BYTES;
 use super::operand::ROW;
+use super::pairs_info::{PairInfo, fallback, without_zeros};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{

@@ -43,10 +43,12 @@ use cuda_std::{Dim3, TileSwizzle};
 use cuda_std::{async_copy, hopper};
 
 use super::exceptions::TileExceptions;
-#[cfg(not(target_arch = "nvptx64"))]
-use super::fp16_pairs::describes;
-use super::fp16_pairs::{ELEMENTS, HALF, PairInfo, fallback, multiply_half};
+use super::fp16_pairs::multiply_half;
 use super::operand::{KMajor, ROW};
+use super::pairs_frame::{ELEMENTS, HALF};
+#[cfg(not(target_arch = "nvptx64"))]
+use super::pairs_info::describes;
+use super::pairs_info::{PairInfo, fallback};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pipeline::grid;
 use super::pipeline::{

@@ -106,8 +106,8 @@ impl InRegisters<'_> {
     /// zeros for columns that there are not. If there is no bias, nothing is copied.
     ///
     /// # Safety
-    /// All lanes of a warp come here, with `count` elements of `memory` that no other warp uses, and then wait for the copies by
-    /// [`async_copy::wait_group`]. What another lane reads there, it has read before. The steps [fit](Steps::fit) results with so many columns, and
+    /// All lanes of a warp come here, with `count` elements of `memory` that nobody else writes, and then wait for the copies by
+    /// [`async_copy::wait_group`]. What others read there, they have read before. The steps [fit](Steps::fit) results with so many columns, and
     /// this product.
     #[inline(always)]
     #[track_caller]
@@ -121,7 +121,7 @@ impl InRegisters<'_> {
             let col = col + number;
             let (place, is_there) = (first + u64::from(col) * self.distance, col < cols);
             // SAFETY: the operand has an element for each column of each product, by the caller's promise, and each lane has elements of its own of
-            // the memory. It waits for them before the warp meets in `apply`.
+            // the memory. It waits for them before the warp, or more warps, meet.
             unsafe {
                 async_copy::copy_async::<1, _>(memory, number as usize, &self.data, place as usize, is_there.into());
             }
@@ -134,13 +134,14 @@ impl InRegisters<'_> {
     /// biases of these columns. Each step rounds as [`Steps`] has it.
     ///
     /// # Safety
-    /// As for [`InRegisters::fetch`], behind that and a wait for it. If there is a bias, `memory` begins at a multiple of 8 bytes and has those of `2·N` columns.
+    /// All lanes of a warp come here, behind [`InRegisters::fetch`] and the wait for it: of their own, or of another warp, and then a barrier. If there is a
+    /// bias, `memory` begins at a multiple of 8 bytes and has those of `2·N` columns.
     #[inline(always)]
     #[track_caller]
     pub unsafe fn apply<const N: usize>(&self, memory: &SharedSlice<f32>, values: &mut [f32; N]) {
         const { assert!(N.is_multiple_of(4)) };
         if self.has_bias {
-            // SAFETY: all lanes come here, by the caller's promise, each behind the wait for what it has copied; what is read is inside the memory, which
+            // SAFETY: all lanes come here, by the caller's promise, behind the wait of those that have copied; what is read is inside the memory, which
             // begins at a multiple of 8 bytes.
             unsafe {
                 warp::sync_warp(warp::ALL_LANES);
