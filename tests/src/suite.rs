@@ -123,7 +123,7 @@ pub fn trials(kernel: &KernelInfo) -> Vec<Trial> {
                 None,
                 true,
             );
-            // Behind which sums are multiplied, of results that TMA can store.
+            // Their products, and then α, of results that TMA can store.
             let sizes = shape(70, 68, 60);
             add(
                 one(move || Problem::new(sizes, layouts, 28).with_single_tiny_elements().scaled(-0.7, 0.0)),

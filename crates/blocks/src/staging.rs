@@ -365,7 +365,7 @@ impl Staging {
             if hopper::elect_one() {
                 for index in 0..COLS / BOX_COLS {
                     let at = [col + index * BOX_COLS, row, matrix];
-                    hopper::store_tile(self.memory, (index * BOX_LEN) as usize, map, at);
+                    hopper::store_tile_streamed(self.memory, (index * BOX_LEN) as usize, map, at);
                 }
                 hopper::commit_stores();
             }

@@ -258,7 +258,7 @@ fn a_gpu_computes_with_memory_in_the_order_of_the_stream() {
     let Some((calls, error)) = on_fake_gpu(PRIMARY, "2048", "77", &packed) else { return };
     assert!(calls.iter().all(|call| call.contains("status 0, by cuBLAS 0, ")), "{calls:#?}\n{error}");
     assert!(
-        error.contains("stream 0x4d: gemm_wgmma_packed_fp32_3xfp16") && error.contains("cuBLAS at least"),
+        error.contains("stream 0x4d: gemm_wgmma_packed_staged_fp32_3xfp16") && error.contains("cuBLAS at least"),
         "{error}"
     );
     // From the second call on nothing is loaded, and nothing waits.

@@ -602,8 +602,8 @@ pub unsafe fn load_tile_to_blocks(
 /// Issues a TMA store of the tile from the address of element `index` of `source` to the coordinates `at` (the
 /// fastest-running first) of a three-dimensional tensor map (`cp.async.bulk.tensor.3d`, sm_90). The shape of the tile is the
 /// map's box; what lies behind the end of the matrix is not stored, by pieces of 16 bytes. Coordinates are not negative, and the first
-/// one is a multiple of 16 bytes; with others, an H200 ends the kernel for an illegal instruction. The second-level cache is told to let go of it
-/// first (`evict_first`): what is stored in this way is more than it holds. [`commit_stores`] and [`wait_for_stores`] tell when it is done.
+/// one is a multiple of 16 bytes; with others, an H200 ends the kernel for an illegal instruction. [`commit_stores`] and [`wait_for_stores`] tell when it is
+/// done.
 ///
 /// ```
 /// # use tilewright_cuda_std::{examples::{Matrix, run_over}, hopper::*, prelude::*};
@@ -630,6 +630,45 @@ pub unsafe fn load_tile_to_blocks(
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub unsafe fn store_tile(source: SharedSlice<f32>, index: usize, map: TensorMapMut<'_>, at: [u32; 3]) {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::arch::asm!(
+            "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [{map}, {{{x}, {y}, {z}}}], [{source}];",
+            source = in(reg32) source.shared_address(index), map = in(reg64) map.address(),
+            x = in(reg32) at[0], y = in(reg32) at[1], z = in(reg32) at[2],
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::executor::store_tile(source.place(), index, map.map(), at);
+}
+
+/// [`store_tile`] of what is not read soon, because all that is stored is more than the second-level cache holds: that is told to let go of it first
+/// (`evict_first`).
+///
+/// ```
+/// # use tilewright_cuda_std::{examples::{Matrix, run_over}, hopper::*, prelude::*};
+/// let mut y = [0.0; 512];
+/// run_over(1, &mut y, |Matrix { map_mut, .. }: Matrix<'_>| {
+///     // SAFETY: there is one thread, and what it has written is visible to TMA.
+///     unsafe {
+///         let tile = dynamic_shared::<f32>(0, 256);
+///         (0..256).for_each(|i| tile.write(i, 2.5));
+///         fence_async_shared();
+///         store_tile_streamed(tile, 0, map_mut, [0, 8, 0]);
+///         commit_stores();
+///         wait_for_stores::<0>();
+///     }
+/// });
+/// assert_eq!((y[255], y[256]), (0.0, 2.5));
+/// ```
+///
+/// # Safety
+/// As for [`store_tile`].
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub unsafe fn store_tile_streamed(source: SharedSlice<f32>, index: usize, map: TensorMapMut<'_>, at: [u32; 3]) {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: the caller's promise.
     unsafe {

@@ -42,7 +42,7 @@
 //!  contract                                        what a kernel is to a plan
 //!  tiled   eligibility                             registering kernels in a row; whether one can compute a product
 //!  basic   gemv   register_tiled   mma             the kernels, a family in each file
-//!  wgmma ◄─ packed ◄─ short_k   batched
+//!  wgmma ◄─ packed ◄─ short_k, staged   batched
 //!  registry   grouped                              all of them, and those for products that differ
 //!  ── plan ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 //!  workspace   table   explanation                 memory, measured times, what a plan says of itself

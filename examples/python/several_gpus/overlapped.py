@@ -15,8 +15,9 @@ transport either: all multiprocessors go on multiplying. Of p GPUs, GPU r multip
     GPU 0   rows 1 ────────►  rows 0 + what came, then to all
     GPU 1   rows 0 ────────►  rows 1 + what came, then to all
 
-A block is sent in chunks, each as soon as it has been multiplied: `3:1` are three quarters of its rows, and then the last one. The last one should be small,
-because nothing is multiplied while it travels; and few chunks multiply faster. B is packed once for all of them, in each call (`PackedMatrix`).
+A block is sent in chunks, each as soon as it has been multiplied: `3:1` are three quarters of its rows, and then the last one. Nothing is multiplied while the last one
+travels, and products of few rows take longer for each: of two H200s, `1:1` was the fastest. B is packed once for all chunks, in each call (`PackedMatrix`), where the GPU has
+kernels for packed operands: those of compute capability 9.0.
 """
 
 from __future__ import annotations
@@ -105,24 +106,30 @@ class Ring:
         """All blocks of all GPUs."""
         raise NotImplementedError
 
+    def packed(self, b: torch.Tensor) -> torch.Tensor | tilewright.PackedMatrix:
+        """What `linear` multiplies by, for several products."""
+        if b.is_cuda and torch.cuda.get_device_capability(b.device)[0] != 9:
+            return b.T
+        return tilewright.PackedMatrix(b.T, on_cpu=self.on_cpu)
+
     def multiply(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """The sum of all GPUs' products."""
         self.begin()
-        packed = tilewright.PackedMatrix(b.T, on_cpu=self.on_cpu)
+        weights = self.packed(b)
         blocks = [block.split(rows) for block, rows in zip(a.split(self.blocks), self.rows, strict=True)]
         for step in range(self.count):
             block = (self.rank - 1 - step) % self.count
             for chunk, rows_of_a in enumerate(blocks[block]):
                 came = self.wait_for(step, block, chunk) if step > 0 else None
-                tilewright.linear(rows_of_a, packed, residual=came, out=self.made(step, block, chunk), on_cpu=self.on_cpu)
+                tilewright.linear(rows_of_a, weights, residual=came, out=self.made(step, block, chunk), on_cpu=self.on_cpu)
                 self.pass_on(step, block, chunk)
         return self.result()
 
     def multiply_alone(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
         """As many products as `multiply` has, and nothing between them: what the chunks cost."""
-        packed = tilewright.PackedMatrix(b.T, on_cpu=self.on_cpu)
+        weights = self.packed(b)
         for rows_of_a, rows_of_out in zip(a.split(sum(self.rows, [])), out.split(sum(self.rows, [])), strict=True):
-            tilewright.linear(rows_of_a, packed, out=rows_of_out, on_cpu=self.on_cpu)
+            tilewright.linear(rows_of_a, weights, out=rows_of_out, on_cpu=self.on_cpu)
 
 
 class ByMessages(Ring):

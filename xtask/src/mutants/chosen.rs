@@ -311,6 +311,13 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
     },
     Mutant {
+        what: "the pieces of a row of a part lie as they come",
+        file: "gpu-kernels/src/gemm/hopper/staged_pairs.rs",
+        from: "row * COLUMNS_AT_A_TIME + (col ^ (row % 8 * 4))",
+        to: "row * COLUMNS_AT_A_TIME + col",
+        kernels: &["gemm_wgmma_packed_staged_fp32_3xfp16"],
+    },
+    Mutant {
         what: "counts none of the factors' bytes",
         file: "gpu-kernels/src/gemm/hopper/pairs_frame.rs",
         from: "if number.is_multiple_of(STAGES_OF_STEP) { FACTORS * 4 } else { 0 }",

@@ -23,10 +23,6 @@ pub(super) struct Equivalent {
     pub(super) proof: &'static str,
 }
 
-/// Why a warp that stores need not meet between the wait of one of its lanes and the named barrier where writers wait for it.
-const WAITED_FOR: &str = "The lane that waits for the stores comes to the named barrier behind it like the 31 others, and the barrier holds the warpgroup until all 160 \
-    threads have come: nobody writes before the lane has waited. It brings the lanes together, as the instruction of the barrier wants.";
-
 #[rustfmt::skip]
 pub(super) const EQUIVALENT: &[Equivalent] = &[
     Equivalent {
@@ -185,22 +181,6 @@ pub(super) const EQUIVALENT: &[Equivalent] = &[
         changes: &["scope-1"],
         proof: "The block that stores has counted itself as the last one, by an operation that acquires what all others have released; nobody \
                 accesses the counter after that until the launch is over, which every later launch sees.",
-    },
-    Equivalent {
-        file: "gpu-kernels/src/gemm/hopper/staged_pairs.rs",
-        within: "wait_until_read",
-        line: "warp::sync_warp(warp::ALL_LANES);",
-        function: "sync_warp",
-        changes: &["omitted"],
-        proof: WAITED_FOR,
-    },
-    Equivalent {
-        file: "crates/blocks/src/staging.rs",
-        within: "store",
-        line: "Self::wait_until_read();",
-        function: "sync_warp",
-        changes: &["omitted"],
-        proof: WAITED_FOR,
     },
     Equivalent {
         file: "gpu-kernels/src/gemm/hopper/short_k.rs",

@@ -9,7 +9,7 @@
 //!  tiled       registering kernels that differ in little         eligibility    whether a kernel can compute a product
 //!     ▲                                                             ▲
 //!  basic, batched, gemv, narrow, outer, register_tiled, sliced, mma,  │           the kernels, a family in each file
-//!  wgmma ◄─ packed ◄─ short_k                                         │
+//!  wgmma ◄─ packed ◄─ short_k, staged                                 │
 //!     ▲                                                             │
 //!  grouped    the same bodies, for products that differ                │
 //!  registry ────────────────────────────────────────────────────────┘           all of them

@@ -24,7 +24,7 @@ macro_rules! staged {
             divides_sums: false,
             ..packed(
                 Common {
-                    idea: "as packed operands are multiplied; TMA stores the results while the next ones are computed",
+                    idea: "as packed operands are multiplied; consumers go on while TMA stores what they have written",
                     performance: Performance::new(1, 0.785).block(4.7),
                     ..$common
                 },

@@ -12,7 +12,7 @@ use super::pairs_frame::HALF;
 use super::promotion::ACCUMULATORS;
 use crate::gemm::tiles::Tile;
 
-/// The columns of results that are stored row by row at a time: as many as there is room for beside the stages.
+/// The columns of results that a warpgroup brings to shared memory at a time: as many as there is room for beside the stages.
 pub(super) const COLUMNS_AT_A_TIME: u32 = HALF / PARTS_OF_HALF;
 pub(super) const PARTS_OF_HALF: u32 = 4;
 /// The sums of them that a thread has.

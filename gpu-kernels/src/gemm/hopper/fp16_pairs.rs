@@ -33,9 +33,8 @@
 //! 168 registers at launch, 240 in the consumer warpgroups; 218 KB of shared memory, one block on a multiprocessor.
 
 use blocks::epilogue::Steps;
-use blocks::named_barrier::NamedBarrierIds;
 use blocks::ping_pong::PingPong;
-use blocks::shared_layout::{SharedArray, SharedLayout};
+use blocks::shared_layout::SharedArray;
 use blocks::uniform::warp_number;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
@@ -47,7 +46,7 @@ use super::exceptions::TileExceptions;
 use super::first_steps::{COLUMNS_AT_A_TIME, FirstSteps, PARTS_OF_HALF};
 use super::operand::{KMajor, ROW};
 pub use super::pairs_frame::TILE;
-use super::pairs_frame::{ELEMENTS, FRAME, Frame, HALF, HALF_ROWS, STAGES_OF_STEP, StepFactors, TileFactors};
+use super::pairs_frame::{ELEMENTS, FRAME, HALF, HALF_ROWS, STAGES_OF_STEP, StepFactors, TileFactors, begin};
 use super::pairs_info::{PairInfo, fallback, without_zeros};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pairs_info::{describes, describes_factors};
@@ -81,28 +80,25 @@ struct Memory {
 }
 
 const MEMORY: Memory = {
-    let mut layout = SharedLayout::new();
-    // SAFETY: the kernels have no others.
-    let mut ids = unsafe { NamedBarrierIds::new() };
-    Frame::new(&mut layout, &mut ids);
+    let (_, mut layout, _) = begin();
     let rows = layout.aligned(CONSUMER_WARPS * whole_rows::len(COLUMNS_AT_A_TIME), 16);
     let biases = layout.aligned(CONSUMER_WARPS * HALF, 16);
     Memory { rows, biases, bytes: layout.bytes() }
 };
 
-/// How results get to C.
+/// How results get to C. [`multiply_pairs`] calls these functions, by what its own caller has promised.
 pub(super) trait Results: Copy {
     /// What a consumer warp does before it multiplies the first step of a tile.
     ///
     /// # Safety
-    /// Called by all lanes of the consumer warps, for each tile that is not left to the fallback; the steps fit the results.
+    /// Called by all lanes of the consumer warps, for each tile that is not left to the fallback, where [`multiply_pairs`] may be called.
     unsafe fn begin(self, tile: &Tile<'_>, steps: &Steps<'_>);
 
     /// The epilogue of a tile.
     ///
     /// # Safety
-    /// Called by all lanes of the consumer warps, with the accumulators of their tile and what goes with the operands; the steps fit the results. Behind
-    /// [`Results::begin`].
+    /// Called by all lanes of the consumer warps behind [`Results::begin`] for the same tile, with the accumulators of it and what goes with the operands, where
+    /// [`multiply_pairs`] may be called.
     unsafe fn finish(
         self,
         tile: Tile<'_>,
@@ -115,7 +111,8 @@ pub(super) trait Results: Copy {
     /// What the warps beside the producer do: `warp` is 1, 2 or 3.
     ///
     /// # Safety
-    /// Called by all lanes of these warps; the steps fit the results.
+    /// Called by all lanes of these warps, once, where [`multiply_pairs`] may be called; consumers come to [`Results::finish`] for all tiles of the block that
+    /// are not left to the fallback, in their order.
     unsafe fn store(
         self,
         warp: u32,
@@ -133,8 +130,9 @@ struct FromConsumers;
 /// The body of all kernels.
 ///
 /// # Safety
-/// Called by all threads of a block of 384, launched with the shared memory of [`MEMORY`], and with tensor maps of A and B
-/// of `gemm` as they have been packed and of their factors, and what goes with them.
+/// Called by all threads of a block of 384, whose shared memory and named barriers begin with [`FRAME`] and go on with those of `results`, which can store C
+/// of `gemm`; with tensor maps of A and B of `gemm` as they have been packed and of their factors, and what goes with them, as a launch has checked. The
+/// steps fit the results.
 #[inline(always)]
 pub(super) unsafe fn multiply_pairs(
     maps: [TensorMap<'_>; 2],

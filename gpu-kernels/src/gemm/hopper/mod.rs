@@ -13,10 +13,10 @@
 //! | `exceptions` | numbers that these pairs leave out: their products are added to the sums |
 //! | `promotion` | how partial sums of these get to the accumulators: times factors, and in units of their rows |
 //! | [`digits`] | nearly correctly rounded products of operands that [`crate::pack`] has made digits of 8 bits |
-//! | [`short_k`] | products of pairs of fp16 numbers for small k, with results that TMA stores |
-//! | [`staged_pairs`] | products of pairs of fp16 numbers whose results TMA stores while the next ones are computed |
-//! | `pairs_frame`, `first_steps` | what both have in common: tile, shared memory, factors; the beginning of the epilogue |
+//! | [`staged_pairs`] | the same, with results that TMA stores while consumers go on |
+//! | `pairs_frame`, `first_steps` | what these two have in common: tile, shared memory, factors; the beginning of the epilogue |
 //! | [`pairs_info`] | what goes with a packed operand: factors, lines left to the fallback, where there are zeros |
+//! | [`short_k`] | products of pairs of fp16 numbers for small k, with results that TMA stores |
 //! | `scheme` | which products of high and low parts make an fp32-accurate product |
 //! | [`decomposed`] | fp32-accurate products in one pass: converter warps and consumers decompose the operands on the way |
 //! | [`divided_steps`] | the same without TMA, for smaller tiles and any alignment: warpgroups with k, or tiles, of their own |

@@ -41,23 +41,19 @@ pub(super) struct Frame {
     pub(super) turns: NamedBarriers<2, { ping_pong::THREADS }>,
 }
 
-impl Frame {
-    /// Adds it to a kernel's shared memory and named barriers, before everything else.
-    pub(super) const fn new(layout: &mut SharedLayout, ids: &mut NamedBarrierIds) -> Self {
-        assert!(layout.bytes() == 0, "the frame is where it is in all kernels");
-        let pipeline = PipelineMemory::new(layout);
-        // Where TMA loads to begins at a multiple of 128 bytes.
-        let factors = layout.aligned(STAGES / STAGES_OF_STEP * FACTORS, 128);
-        Self { pipeline, factors, turns: ids.group() }
-    }
+/// The frame, and the shared memory and the named barriers behind it, for what a kernel has besides.
+pub(super) const fn begin() -> (Frame, SharedLayout, NamedBarrierIds) {
+    let mut layout = SharedLayout::new();
+    // SAFETY: a kernel has those of the frame, which are the first ones of every call, and those that its constants take from what one call returns.
+    let mut ids = unsafe { NamedBarrierIds::new() };
+    let pipeline = PipelineMemory::new(&mut layout);
+    // Where TMA loads to begins at a multiple of 128 bytes.
+    let factors = layout.aligned(STAGES / STAGES_OF_STEP * FACTORS, 128);
+    (Frame { pipeline, factors, turns: ids.group() }, layout, ids)
 }
 
 /// The frame of all kernels.
-pub(super) const FRAME: Frame = {
-    // SAFETY: those of a kernel begin likewise, and it has no others.
-    let mut ids = unsafe { NamedBarrierIds::new() };
-    Frame::new(&mut SharedLayout::new(), &mut ids)
-};
+pub(super) const FRAME: Frame = begin().0;
 
 /// The words with the factors of a K-step, two to a word.
 const FACTORS: u32 = (TILE.m + TILE.n) / 2;

@@ -1,4 +1,4 @@
-//! The warp-specialized frame that [`rounded`](super::rounded), [`fp16_pairs`](super::fp16_pairs) and
+//! The warp-specialized frame that [`rounded`](super::rounded), [`fp16_pairs`](super::fp16_pairs), [`staged_pairs`](super::staged_pairs) and
 //! [`short_k`](super::short_k) share: one producer warp issues TMA loads into a ring of stages, and two consumer warpgroups run
 //! `wgmma` straight from shared memory.
 //!
@@ -14,7 +14,7 @@
 //! Blocks are persistent: there are as many as the GPU runs at a time, and block b computes the tiles b, b + blocks, and so on. While
 //! the consumers are in the epilogue of a tile, TMA fills the stages for the next one.
 //!
-//! Warps 1 to 3 have nothing to do, but for two that store results in `short_k`: registers are moved between whole
+//! Warps 1 to 3 have nothing to do, but for two that store results in `staged_pairs` and `short_k`: registers are moved between whole
 //! warpgroups, and the first one gives up all but 24 for each thread, so that consumers have 240.
 //!
 //! Source of the roles: V. Thakkar et al., CUTLASS 3, "warp-specialized" kernels.
@@ -22,10 +22,10 @@
 use blocks::ring::{Consumer, Producer, Ring, TmaStage, Unreleased};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use blocks::uniform::{uniform, warp_number};
-#[cfg(not(target_arch = "nvptx64"))]
-use cuda_std::Dim3;
 use cuda_std::hopper;
 use cuda_std::prelude::*;
+#[cfg(not(target_arch = "nvptx64"))]
+use cuda_std::{Dim3, TileElement, TileSwizzle};
 
 use super::operand::{BOX, KMajor, Major, ROW};
 #[cfg(not(target_arch = "nvptx64"))]
@@ -90,6 +90,26 @@ pub(super) const fn tile_shape(k: u32) -> TileShape {
 pub(super) fn grid(gemm: &TiledGemm<'_>, shape: TileShape, blocks: u32) -> Dim3 {
     let grid = gemm.grid(shape);
     Dim3 { x: grid.x.min(blocks.max(1)), ..grid }
+}
+
+/// Whether a tensor map is of the results of `gemm`, in boxes of so many columns and rows.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) fn stores_results_of(
+    map: &TensorMapMut<'_>,
+    gemm: &TiledGemm<'_>,
+    box_: [u32; 2],
+    swizzle: TileSwizzle,
+) -> bool {
+    let (c, layout) = (gemm.c(), map.layout());
+    let extents = [gemm.n(), gemm.m(), c.count()].map(u64::from);
+    let strides = [1, c.first().row_stride(), c.stride()];
+    map.address() == c.first().data().as_mut_ptr().addr()
+        && layout.element == TileElement::Bytes4
+        && layout.extents == extents
+        // (Where there is one line, or one matrix, nothing lies a stride further on.)
+        && (0..3).all(|i| extents[i] <= 1 || layout.byte_strides[i] == 4 * strides[i])
+        && layout.tile == [box_[0], box_[1], 1]
+        && layout.swizzle == swizzle
 }
 
 /// The stages of a block, and the ring of them.

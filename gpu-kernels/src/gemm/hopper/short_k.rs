@@ -49,12 +49,12 @@ use super::pairs_frame::{ELEMENTS, HALF};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pairs_info::describes;
 use super::pairs_info::{PairInfo, fallback};
-#[cfg(not(target_arch = "nvptx64"))]
-use super::pipeline::grid;
 use super::pipeline::{
     Beside, CONSUMER_REGISTERS, PRODUCER_REGISTERS, PRODUCER_WARPS, Pipeline, PipelineConsumer, PipelineMemory,
     WARPGROUP_ROWS, tile_shape, warp_and_warpgroup,
 };
+#[cfg(not(target_arch = "nvptx64"))]
+use super::pipeline::{grid, stores_results_of};
 use super::promotion::{ACCUMULATORS, factors_of};
 use crate::gemm::fp32_tile::{self, Again, Made, Region, ToShared};
 use crate::gemm::staged_steps::StagedLines;
@@ -464,19 +464,11 @@ unsafe fn finish(gemm: TiledGemm<'_>, staging: Staging, descriptor: TileDescript
             };
             let threads = Together { number: warp::lane_id(), count: warp::LANES };
             staged.apply(steps, descriptor.product, [gemm.m(), gemm.n()], threads);
+            // Lanes have had different numbers of elements, and come to the barrier together.
+            warp::sync_warp(warp::ALL_LANES);
         }
         staging.commit();
     }
-}
-
-/// Whether a tensor map is of the results of `gemm`.
-#[cfg(not(target_arch = "nvptx64"))]
-fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
-    let c = gemm.c();
-    map.address() == c.first().data().as_mut_ptr().addr()
-        && map.layout().extents == [gemm.n(), gemm.m(), c.count()].map(u64::from)
-        && map.layout().tile == [STORED[0], STORED[1], 1]
-        && map.layout().swizzle == TileSwizzle::None
 }
 
 /// What both kernels take: operands as they have been packed, with what goes with them.
@@ -511,7 +503,7 @@ fn takes(
     requires(
         takes(&gemm, [&map_a, &map_b], [&info_a, &info_b], &steps),
         gemm.n().is_multiple_of(4),
-        stores_results_of(&map_c, &gemm)
+        stores_results_of(&map_c, &gemm, STORED, TileSwizzle::None)
     )
 )]
 pub fn gemm_wgmma_packed_short_fp32_3xfp16(

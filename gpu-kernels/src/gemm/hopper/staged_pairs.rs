@@ -1,4 +1,5 @@
-//! The products of [`super::fp16_pairs`] for a C that TMA stores: while it does, tensor cores compute the next tile.
+//! The products of [`super::fp16_pairs`] for a C that TMA stores: six of the eight parts of a tile while consumers write the others, the last two while
+//! tensor cores compute the next tile.
 //!
 //! ```text
 //!  accumulators of a warpgroup,       shared memory, two buffers        global memory
@@ -10,16 +11,15 @@
 //! ```
 //!
 //! A tile whose k is small takes no longer than to store it. Consumers that store it themselves wait for the memory, and
-//! the tensor cores wait for them: 8 µs of a tile on an H200, of which 4 are the time of the bytes. Here consumers only write to shared memory, a part as soon as
-//! TMA has read the last but one.
+//! the tensor cores wait for them. Here consumers only write to shared memory: a part as soon as TMA has read the part before the previous one.
 //!
-//! TMA leaves out what lies outside of C, but by 16 bytes: so the rows of C have a multiple of 4 elements. Nothing of the old C is read.
+//! TMA leaves out what lies outside of C, in units of 16 bytes: so the rows of C have a multiple of 4 elements. Nothing of the old C is read.
 //!
 //! 168 registers at launch, 240 in the consumer warpgroups; 227 KB of shared memory, one block on a multiprocessor.
 
 use blocks::epilogue::Steps;
-use blocks::named_barrier::{NamedBarrierIds, NamedBarriers};
-use blocks::shared_layout::{SharedArray, SharedLayout};
+use blocks::named_barrier::NamedBarriers;
+use blocks::shared_layout::SharedArray;
 use cuda_std::prelude::*;
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::{Dim3, TileSwizzle};
@@ -28,13 +28,13 @@ use cuda_std::{async_copy, hopper};
 use super::exceptions::TileExceptions;
 use super::first_steps::{COLUMNS_AT_A_TIME, FirstSteps, PARTS_OF_HALF};
 use super::fp16_pairs::{Results, multiply_pairs};
-use super::pairs_frame::{Frame, HALF, HALF_ROWS, TILE};
+use super::pairs_frame::{HALF, HALF_ROWS, TILE, begin};
 use super::pairs_info::{PairInfo, fallback};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::pairs_info::{describes, describes_factors};
-#[cfg(not(target_arch = "nvptx64"))]
-use super::pipeline::grid;
 use super::pipeline::warp_and_warpgroup;
+#[cfg(not(target_arch = "nvptx64"))]
+use super::pipeline::{grid, stores_results_of};
 use super::promotion::{ACCUMULATORS, Units};
 use crate::Triangle;
 use crate::gemm::staged_steps::StagedLines;
@@ -55,6 +55,9 @@ const BUFFERS: u32 = 2;
 const WARPGROUPS: u32 = 2;
 /// The threads that meet at a barrier: a warpgroup and its storing warp.
 const THREADS: u32 = 128 + warp::LANES;
+/// The elements of results that may stay in the second-level cache, for whoever reads them next: half of what that of an H200 holds. More of them would only
+/// take the room of operands.
+const MOST_IN_CACHE: u64 = 25 << 18;
 /// The rows of a part that a warp has.
 const ROWS: u32 = 16;
 
@@ -71,10 +74,7 @@ struct Memory {
 }
 
 const MEMORY: Memory = {
-    let mut layout = SharedLayout::new();
-    // SAFETY: the kernel has no others.
-    let mut ids = unsafe { NamedBarrierIds::new() };
-    Frame::new(&mut layout, &mut ids);
+    let (_, mut layout, mut ids) = begin();
     let results = layout.aligned(WARPGROUPS * BUFFERS * LEN, 1024);
     let biases = layout.aligned(WARPGROUPS * HALF, 16);
     Memory { results, biases, empty: ids.group(), full: ids.group(), bytes: layout.bytes() }
@@ -100,8 +100,8 @@ unsafe fn biases_of(warpgroup: u32) -> SharedSlice<f32> {
     unsafe { MEMORY.biases.part(warpgroup * HALF, HALF) }
 }
 
-/// Where an element of a part is in its buffer: rows of 128 bytes, in each of which the pieces of 16 bytes are exchanged, as TMA does. So rows begin in
-/// different banks.
+/// Where an element of a part is in its buffer: rows of 128 bytes, in each of which the pieces of 16 bytes are exchanged, as TMA does. So the eight rows that a
+/// warp writes to at a time share banks by twos, not all of them.
 #[inline(always)]
 fn place(row: u32, col: u32) -> u32 {
     row * COLUMNS_AT_A_TIME + (col ^ (row % 8 * 4))
@@ -124,8 +124,9 @@ impl Results for ByTma<'_> {
         units: [Units; 2],
         accumulators: &[[f32; ACCUMULATORS]; 2],
     ) {
-        // SAFETY: all lanes come here, and each warp has rows of its own in each part. A buffer is written when the storing warp has said so; the
-        // warp meets before it reads what another lane has written.
+        // SAFETY: all lanes come here, and each warp has rows of its own in each part. A buffer is written, with what exceptions and steps change in it, when the
+        // storing warp has said that TMA has read it, and stored behind the next barrier; the warp meets before it reads what another lane has written. Biases
+        // are there from the first of these barriers on, and are fetched anew behind the last one.
         unsafe {
             let (warp, warpgroup) = warp_and_warpgroup();
             let [first_row, first_col] = [tile.row, tile.col + warpgroup * HALF];
@@ -140,7 +141,7 @@ impl Results for ByTma<'_> {
             while part < PARTS {
                 let (half, part_of_half) = (part / PARTS_OF_HALF, part % PARTS_OF_HALF);
                 let sums = first.sums(part, units, accumulators);
-                // (For the first one it has, because biases come with it.)
+                // (For the first one the warpgroup has waited, above: biases come with it.)
                 if part > 0 {
                     MEMORY.empty.at(warpgroup).sync();
                 }
@@ -167,6 +168,8 @@ impl Results for ByTma<'_> {
                     let threads = Together { number: lane, count: warp::LANES };
                     staged.combine(&tile, threads);
                     staged.apply(steps, tile.product, [tile.c.rows(), tile.c.cols()], threads);
+                    // Lanes have had different numbers of elements, and come to the barrier together.
+                    warp::sync_warp(warp::ALL_LANES);
                 }
                 hopper::fence_async_shared();
                 MEMORY.full.at(warpgroup).arrive();
@@ -188,10 +191,12 @@ impl Results for ByTma<'_> {
             return;
         }
         let warpgroup = warp - 1;
+        let is_streamed = u64::from(gemm.m()) * u64::from(gemm.n()) * u64::from(gemm.c().count()) > MOST_IN_CACHE;
         let mut block = thread::block_idx_x();
         // SAFETY: all lanes come here. The warpgroup writes the same parts of the same tiles, in this order. One lane, always the same, issues the stores and
         // waits for them, before the others arrive and the warpgroup writes again. What has been written is visible to TMA: all threads have made it so
-        // before they came to the barrier.
+        // before they came to the barrier. Buffers begin at multiples of 1024 bytes, and the map describes C in boxes like them, as the caller promises with C.
+        // Nobody else writes the biases, and the warpgroup has read those of the tile before when it has written the last part of that.
         unsafe {
             while let Some(tile) = gemm.tile_of_triangle(TILE, triangle, block) {
                 if !fallback(info).contains(&tile) {
@@ -203,9 +208,15 @@ impl Results for ByTma<'_> {
                         MEMORY.empty.at(warpgroup).arrive();
                         MEMORY.full.at(warpgroup).sync();
                         if hopper::elect_one() {
+                            let from = buffer(warpgroup, part);
                             let row = tile.row + part / PARTS_OF_HALF * HALF_ROWS;
                             let col = tile.col + warpgroup * HALF + part % PARTS_OF_HALF * COLUMNS_AT_A_TIME;
-                            hopper::store_tile(buffer(warpgroup, part), 0, self.0, [col, row, tile.product]);
+                            let at = [col, row, tile.product];
+                            if is_streamed {
+                                hopper::store_tile_streamed(from, 0, self.0, at);
+                            } else {
+                                hopper::store_tile(from, 0, self.0, at);
+                            }
                             hopper::commit_stores();
                         }
                         part = hint::keep_rolled(part + 1);
@@ -223,6 +234,7 @@ impl Results for ByTma<'_> {
 /// # Safety
 /// Called by all lanes of a storing warp.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 unsafe fn wait_until_read<const LATEST: u32>() {
     // SAFETY: all lanes come here.
     unsafe {
@@ -231,16 +243,6 @@ unsafe fn wait_until_read<const LATEST: u32>() {
         }
         warp::sync_warp(warp::ALL_LANES);
     }
-}
-
-/// Whether a tensor map is of the results of `gemm`.
-#[cfg(not(target_arch = "nvptx64"))]
-fn stores_results_of(map: &TensorMapMut<'_>, gemm: &TiledGemm<'_>) -> bool {
-    let c = gemm.c();
-    map.address() == c.first().data().as_mut_ptr().addr()
-        && map.layout().extents == [gemm.n(), gemm.m(), c.count()].map(u64::from)
-        && map.layout().tile == [PART[0], PART[1], 1]
-        && map.layout().swizzle == TileSwizzle::Bytes128
 }
 
 /// Makes the entry points, which differ in their names only: which tiles are left to the fallback has been decided when the operands were packed.
@@ -264,7 +266,7 @@ macro_rules! entry_points {
                 info_b.are_of_pairs(gemm.b().distinct(), gemm.n(), gemm.b().first().rows()),
                 fallback([info_a, info_b]).has_flags_of(&gemm),
                 gemm.n().is_multiple_of(4),
-                stores_results_of(&map_c, &gemm),
+                stores_results_of(&map_c, &gemm, PART, TileSwizzle::Bytes128),
                 steps_fit(&steps, &gemm)
             )
         )]
@@ -284,7 +286,7 @@ macro_rules! entry_points {
             _ = blocks; // for the grid alone
             let (maps, factors, info) = ([map_a, map_b], [factors_a, factors_b], [info_a, info_b]);
             // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the
-            // tensor maps describe and what goes with them.
+            // tensor maps describe and what goes with them: that of C is of these results, whose old values are not needed.
             unsafe { multiply_pairs(maps, factors, gemm, triangle, info, steps, ByTma(map_c)) }
         }
 

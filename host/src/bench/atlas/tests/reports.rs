@@ -155,7 +155,8 @@ fn a_report_reads_back_and_tells_all() {
 fn a_report_with_times_of_plans_is_planned_again_without_a_gpu() {
     let time =
         |kernel: &str, median_ms| PlanTime { kernel: kernel.to_owned(), splits: 1, estimated_ms: None, median_ms };
-    let times = [("gemm_tiled_16_fp32", 0.003), ("gemm_naive_1d_fp32", 0.001), ("gemm_wgmma_packed_fp32_3xfp16", 0.6)];
+    let times =
+        [("gemm_tiled_16_fp32", 0.003), ("gemm_naive_1d_fp32", 0.001), ("gemm_wgmma_packed_staged_fp32_3xfp16", 0.6)];
     let mut small = row("one", 16, Some(1.0));
     let mut large = row("other", 4096, None);
     for row in [&mut small, &mut large] {
@@ -190,7 +191,7 @@ fn a_report_with_times_of_plans_is_planned_again_without_a_gpu() {
         |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
     assert!(line("one").contains("largest 3.000") && line("other").contains("largest 600.000"), "{text}");
     assert!(text.contains("gemm_tiled_16_fp32 /1, not gemm_naive_1d_fp32 /1 (0.0010 ms)"), "{text}");
-    assert!(line("  gemm_wgmma_packed_fp32_3xfp16").contains("2 times"), "{text}");
+    assert!(line("  gemm_wgmma_packed_staged_fp32_3xfp16").contains("2 times"), "{text}");
 
     // With portable kernels only, the plans are others.
     if let DeviceInfo::Cuda { ptx_arch, .. } = &mut report.device {
