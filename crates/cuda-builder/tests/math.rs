@@ -65,6 +65,8 @@ function!(k_fmod, |x| math::fmod(x, 2.5 - x));
 function!(k_remainder, |x| math::remainder(x, 2.5 - x));
 function!(k_min, |x| math::min(x, 2.5 - x));
 function!(k_max, |x| math::max(x, 2.5 - x));
+function!(k_minimum, |x| math::minimum(x, 2.5 - x));
+function!(k_maximum, |x| math::maximum(x, 2.5 - x));
 function!(k_copysign, |x| math::copysign(x, 2.5 - x));
 function!(k_sincos, |x| { let (sin, cos) = math::sincos(x); sin - cos });
 function!(k_powi, |x| math::powi(x, x.to_bits() as i32));
@@ -129,6 +131,8 @@ fn every_operation_is_rounded_as_on_the_cpu() {
                     "copysign.",
                     "min.f32",
                     "max.f32",
+                    "min.NaN.f32",
+                    "max.NaN.f32",
                     "cvt.rmi.",
                     "cvt.rpi.",
                     "cvt.rzi.",

@@ -23,7 +23,7 @@ pub use in_registers::InRegisters;
 use super::Epilogue;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::activation::Activation;
-use super::activation::{ByExponential, at_least, at_most, by_exponential, gelu, leaky_relu};
+use super::activation::{ByExponential, by_exponential, gelu, gelu_tanh, leaky_relu, tanh};
 use crate::matrix::Matrix;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::matrix::ShapeError;
@@ -419,15 +419,15 @@ impl Step<'_> {
                 match code {
                     code::SIGMOID => then.with(|x| by_exponential(ByExponential::Sigmoid, x)),
                     code::SILU => then.with(|x| by_exponential(ByExponential::Silu, x)),
-                    code::GELU_TANH => then.with(|x| by_exponential(ByExponential::GeluTanh, x)),
+                    code::GELU_TANH => then.with(gelu_tanh),
                     _ => then.with(|x| by_exponential(ByExponential::Mish, x)),
                 }
             } else if code >= code::GELU {
-                if code == code::GELU { then.with(gelu) } else { then.with(math::tanh) }
+                if code == code::GELU { then.with(gelu) } else { then.with(tanh) }
             } else if code >= code::AT_LEAST {
                 match code {
-                    code::AT_LEAST => then.with(|x| at_least(x, number)),
-                    code::AT_MOST => then.with(|x| at_most(x, number)),
+                    code::AT_LEAST => then.with(|x| math::maximum(x, number)),
+                    code::AT_MOST => then.with(|x| math::minimum(x, number)),
                     _ => then.with(|x| leaky_relu(x, number)),
                 }
             } else {

@@ -48,7 +48,7 @@
 //! | [`atan2`] | 1.736 in 10⁸ pairs | 3 | a division, the polynomial of `atan` |
 //! | [`hypot`] | 1.002 in 10⁸ pairs | 3 | powers of 2, a fused sum of squares, a square root |
 //! | [`fmod`], [`remainder`] | 0 in 10⁸ pairs | 0 | quotients, and subtractions that are exact |
-//! | [`fma`], [`min`], [`max`] | exact, or correctly rounded | the same | one operation |
+//! | [`fma`], [`min`], [`max`], [`minimum`], [`maximum`] | exact, or correctly rounded | the same | one operation |
 //! | [`copysign`], [`ldexp`], [`frexp`], [`ilogb`] | exact; `ldexp` correctly rounded | the same | integer operations, products with powers of 2 |
 //!
 //! `lgamma` is 0 again and again between −10.001 and −2.264; what counts there is the absolute error, at most 1.7·10⁻⁶. Where a
@@ -241,6 +241,62 @@ pub fn max(x: f32, y: f32) -> f32 {
     #[cfg(not(target_arch = "nvptx64"))]
     {
         with_gpu_nan(-min(-x, -y))
+    }
+}
+
+/// The smaller number, and −0 of ±0; NaN if either is (IEEE 754-2019 minimum). `min.NaN.f32` on the GPU.
+///
+/// ```
+/// # use tilewright_cuda_std::{math};
+/// assert_eq!(math::minimum(1.0, -2.0), -2.0);
+/// assert!(math::minimum(1.0, f32::NAN).is_nan());
+/// ```
+#[inline(always)]
+pub fn minimum(x: f32, y: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let result: f32;
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            core::arch::asm!(
+                "min.NaN.f32 {result}, {x}, {y};",
+                result = out(reg32) result, x = in(reg32) x, y = in(reg32) y,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        result
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        if x.is_nan() || y.is_nan() { NAN } else { min(x, y) }
+    }
+}
+
+/// The larger number, and +0 of ±0; NaN if either is (IEEE 754-2019 maximum). `max.NaN.f32` on the GPU.
+///
+/// ```
+/// # use tilewright_cuda_std::{math};
+/// assert_eq!(math::maximum(1.0, -2.0), 1.0);
+/// assert!(math::maximum(f32::NAN, 1.0).is_nan());
+/// ```
+#[inline(always)]
+pub fn maximum(x: f32, y: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let result: f32;
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            core::arch::asm!(
+                "max.NaN.f32 {result}, {x}, {y};",
+                result = out(reg32) result, x = in(reg32) x, y = in(reg32) y,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        result
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        if x.is_nan() || y.is_nan() { NAN } else { max(x, y) }
     }
 }
 

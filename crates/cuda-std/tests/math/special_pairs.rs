@@ -175,6 +175,32 @@ const OF_TWO: &[OfTwo] = &[
         ],
     ),
     (
+        "minimum",
+        math::minimum,
+        &[
+            (1.0, 2.0, 1.0),
+            (0.0, -0.0, -0.0),
+            (-0.0, 0.0, -0.0),
+            (NO_NUMBER, 1.0, NO_NUMBER),
+            (1.0, NO_NUMBER, NO_NUMBER),
+            (-INFINITY, NO_NUMBER, NO_NUMBER),
+            (INFINITY, 1.0, 1.0),
+        ],
+    ),
+    (
+        "maximum",
+        math::maximum,
+        &[
+            (1.0, 2.0, 2.0),
+            (0.0, -0.0, 0.0),
+            (-0.0, 0.0, 0.0),
+            (NO_NUMBER, 1.0, NO_NUMBER),
+            (-1.0, NO_NUMBER, NO_NUMBER),
+            (NO_NUMBER, INFINITY, NO_NUMBER),
+            (INFINITY, 1.0, INFINITY),
+        ],
+    ),
+    (
         "copysign",
         math::copysign,
         &[

@@ -13,7 +13,7 @@ struct Function {
     bound: f64,
 }
 
-const FUNCTIONS: [Function; 8] = [
+const FUNCTIONS: [Function; 10] = [
     Function { name: "atan2", of: math::atan2, exact: f64::atan2, bound: 1.8 },
     Function { name: "pow", of: math::pow, exact: f64::powf, bound: 1.0 },
     Function {
@@ -26,6 +26,8 @@ const FUNCTIONS: [Function; 8] = [
     Function { name: "remainder", of: math::remainder, exact: remainder, bound: 0.0 },
     Function { name: "min", of: math::min, exact: |x, y| ordered(x, y).0, bound: 0.0 },
     Function { name: "max", of: math::max, exact: |x, y| ordered(x, y).1, bound: 0.0 },
+    Function { name: "minimum", of: math::minimum, exact: |x, y| or_nan(x, y, ordered(x, y).0), bound: 0.0 },
+    Function { name: "maximum", of: math::maximum, exact: |x, y| or_nan(x, y, ordered(x, y).1), bound: 0.0 },
     Function { name: "copysign", of: math::copysign, exact: f64::copysign, bound: 0.0 },
 ];
 
@@ -36,6 +38,11 @@ fn ordered(x: f64, y: f64) -> (f64, f64) {
         return (number, number);
     }
     if x.total_cmp(&y).is_lt() { (x, y) } else { (y, x) }
+}
+
+/// NaN if one of two numbers is, and otherwise a third.
+fn or_nan(x: f64, y: f64, otherwise: f64) -> f64 {
+    if x.is_nan() || y.is_nan() { f64::NAN } else { otherwise }
 }
 
 /// Exactly, because these numbers have 24 bits and their multiples by 1/2 and 3/2 a few more.

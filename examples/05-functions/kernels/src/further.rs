@@ -73,6 +73,8 @@ kernels! {
     parts(near: f32), (x, y, n) = number, {
         abs: f32 = math::abs(x);
         copysign: f32 = math::copysign(x, y);
+        minimum: f32 = math::minimum(x, y);
+        maximum: f32 = math::maximum(x, y);
         ldexp: f32 = math::ldexp(x, n);
         powi: f32 = math::powi(x, n);
         frexp: f32 = math::frexp(x).0;
@@ -249,6 +251,20 @@ mod operation {
                 [
                     Expected::exact(x.abs()),
                     Expected::exact(x.copysign(y)),
+                    Expected::exact(if x.is_nan() {
+                        x
+                    } else if y.is_nan() {
+                        y
+                    } else {
+                        x.min(y)
+                    }),
+                    Expected::exact(if x.is_nan() {
+                        x
+                    } else if y.is_nan() {
+                        y
+                    } else {
+                        x.max(y)
+                    }),
                     Expected::exact(x * 2f64.powi(n)),
                     within(x.powi(n), 1.0),
                     Expected::exact(mantissa),

@@ -10,7 +10,7 @@
 use cuda_std::async_copy;
 use cuda_std::prelude::*;
 
-use super::{BITS, StepOperand, Steps, StepsLeft, at_least, code};
+use super::{BITS, StepOperand, Steps, StepsLeft, code};
 
 impl Steps<'_> {
     /// The first steps, if they are ones that warps do with accumulators in registers, and if so wanted; and the others.
@@ -157,7 +157,7 @@ impl InRegisters<'_> {
         }
         if self.has_bound {
             for i in 0..N {
-                values[i] = at_least(values[i], self.least);
+                values[i] = math::maximum(values[i], self.least);
             }
         }
     }
