@@ -248,23 +248,12 @@ mod operation {
                     None => (x, 0),
                 };
                 let logb = logb(x).unwrap_or(if x.is_infinite() { i32::MAX } else { i32::MIN });
+                let or_nan = |value: f64| Expected::exact(if x.is_nan() || y.is_nan() { f64::NAN } else { value });
                 [
                     Expected::exact(x.abs()),
                     Expected::exact(x.copysign(y)),
-                    Expected::exact(if x.is_nan() {
-                        x
-                    } else if y.is_nan() {
-                        y
-                    } else {
-                        x.min(y)
-                    }),
-                    Expected::exact(if x.is_nan() {
-                        x
-                    } else if y.is_nan() {
-                        y
-                    } else {
-                        x.max(y)
-                    }),
+                    or_nan(x.min(y)),
+                    or_nan(x.max(y)),
                     Expected::exact(x * 2f64.powi(n)),
                     within(x.powi(n), 1.0),
                     Expected::exact(mantissa),
