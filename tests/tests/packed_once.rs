@@ -69,7 +69,8 @@ fn a_packed_matrix_is_for_its_side_its_precision_and_its_plans() {
 fn results_that_tma_stores_have_the_bits_of_those_that_consumers_store() {
     let device = Device::cpu(Checks::Bounds);
     let (m, n, k) = (290, 268, 200);
-    for (special, alpha) in [(None, 1.0), (Some(1e-30), -0.7), (Some(f32::INFINITY), 1.0)] {
+    let cases = [(None, 1.0, 0.0), (Some(1e-30), -0.7, 0.3), (Some(f32::INFINITY), 1.0, 0.0), (None, 1.0, -1.5)];
+    for (special, alpha, beta) in cases {
         let numbers = |seed: usize, rows: usize, cols: usize| {
             let number = |row, col| ((row * 29 + col * 13 + seed * 5) % 31) as f32 / 9.0 - 1.4;
             let mut matrix = Array2::from_shape_fn((rows, cols), |(row, col)| number(row, col));
@@ -81,12 +82,12 @@ fn results_that_tma_stores_have_the_bits_of_those_that_consumers_store() {
             let [stored, by_tma] = ["", "_staged"].map(|how| {
                 let kernel = kernels::find(&format!("gemm_wgmma_packed{how}_fp32_{precision}")).unwrap();
                 let mut c = numbers(3, m, n);
-                tilewright::multiply(&device, kernel, alpha, &a, &b, 0.0, &mut c).unwrap();
+                tilewright::multiply(&device, kernel, alpha, &a, &b, beta, &mut c).unwrap();
                 let mut results = vec![0.0; m * n];
                 c.buffer().copy_to(&mut results).unwrap();
                 results.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
             });
-            assert!(stored == by_tma, "{precision}, {special:?}");
+            assert!(stored == by_tma, "{precision}, {special:?}, {alpha}, {beta}");
         }
     }
 }

@@ -89,7 +89,7 @@ fn an_operand_that_all_products_share_is_packed_once_and_loaded_where_it_is() {
         };
         let [of_a, of_b, of_none] = plans(32, [4096, 512, 4096]);
         let [packed_a, packed_b, packed_both] = [of_a, of_b, of_none].map(|plan| {
-            assert_eq!(plan.kernel().name, "gemm_wgmma_packed_fp32_3xfp16");
+            assert_eq!(plan.kernel().name, "gemm_wgmma_packed_staged_fp32_3xfp16");
             plan.explanation().workspace_bytes as f64
         });
         // 31 of 32 matrices are packed no longer, each of which is as large as it was, and a little.
@@ -114,8 +114,8 @@ fn every_layout_has_its_kernel_on_every_device() {
             let expected = pattern.replace("..", &layout.to_lowercase());
             assert_eq!(name(device, &product, precision), expected, "{layout} in {precision} on {device}");
         };
-        is(&h200(), Fp32, "gemm_wgmma_packed_fp32_3xfp16");
-        is(&h200(), Fp32Normwise, "gemm_wgmma_packed_fp32_normwise");
+        is(&h200(), Fp32, "gemm_wgmma_packed_staged_fp32_3xfp16");
+        is(&h200(), Fp32Normwise, "gemm_wgmma_packed_staged_fp32_normwise");
         is(&h200(), Fp32Ozaki, "gemm_wgmma_packed_fp32_10xint8");
         is(&h200(), Bf16, "gemm_wgmma_packed_bf16");
         is(&h200(), Fp16, "gemm_wgmma_packed_fp16");
@@ -369,7 +369,7 @@ fn few_terms_are_stored_by_tma_where_it_can() {
     let overwritten = |n, k| product("NN", 1000, n, k).with_factors(1.0, 0.0);
     let refused = |product: &Description| refusal(&h200(), product, Options::from(kernel(SHORT)));
     assert_eq!(refused(&overwritten(2000, 65)), Refusal::LongK { most: 64 });
-    assert_eq!(refused(&overwritten(2000, 60).with_factors(1.0, 0.5)), Refusal::OldValues);
+    assert_eq!(plan_with(&h200(), &overwritten(2000, 60).with_factors(1.0, 0.5), SHORT, 1).kernel().name, SHORT);
     assert_eq!(refused(&overwritten(2002, 60)), Refusal::Results);
     let with_c = |c| Description::new(sizes, 1, row_major(60), row_major(2000), c).unwrap().with_factors(1.0, 0.0);
     assert_eq!(refused(&with_c(row_major(2001))), Refusal::Results);
@@ -379,11 +379,11 @@ fn few_terms_are_stored_by_tma_where_it_can() {
     // What TMA cannot store, warps do.
     const ROWS: &str = "gemm_wgmma_packed_short_rows_fp32_3xfp16";
     let few_bytes = Placement { alignment: 8, ..row_major(2000) };
-    for product in [overwritten(2002, 60), with_c(row_major(2001)), with_c(few_bytes)] {
+    let odd = overwritten(2001, 60);
+    for product in [overwritten(2002, 60), with_c(row_major(2001)), with_c(few_bytes), odd.with_factors(1.0, 0.5)] {
         assert_eq!(plan_with(&h200(), &product, ROWS, 1).kernel().name, ROWS);
     }
     let refused_by_rows = |product: &Description| refusal(&h200(), product, Options::from(kernel(ROWS)));
-    assert_eq!(refused_by_rows(&overwritten(2001, 60).with_factors(1.0, 0.5)), Refusal::OldValues);
     let with_gaps = with_c(Placement { row_stride: 4000, col_stride: 2, ..row_major(2000) });
     assert_eq!(refused_by_rows(&with_gaps), Refusal::Results);
     let large = product("NT", 16384, 16383, 64).with_factors(1.0, 0.0);
@@ -548,13 +548,13 @@ fn the_fastest_kernel_that_is_accurate_enough_is_taken_or_what_can_be_had_is_sai
     let name = |accuracy| with(accuracy).unwrap().kernel().name;
     // 2⁻²⁴ and a little; (57 + K/16 + 1)·2⁻²⁴; 2⁻¹⁰ and a little; anything.
     assert_eq!(name(Accuracy::Guarantee(6e-8)), "gemm_mma_128x128_nt_fp32_fp64");
-    assert_eq!(name(Accuracy::Guarantee(1e-5)), "gemm_wgmma_packed_fp32_3xfp16");
+    assert_eq!(name(Accuracy::Guarantee(1e-5)), "gemm_wgmma_packed_staged_fp32_3xfp16");
     assert_eq!(name(Accuracy::Guarantee(1.1e-3)), "gemm_wgmma_nt_tf32");
     // Packing costs too much for short sums.
     let long = plan::plan(&h200(), &product("NT", 2048, 4096, 4096), &Options::from(Accuracy::Guarantee(0.1)));
     assert_eq!(long.unwrap().kernel().name, "gemm_wgmma_packed_bf16");
     assert_eq!(name(Accuracy::Tolerance(1e-6)), "gemm_mma_128x128_nt_fp32_fp64");
-    assert_eq!(name(Accuracy::Tolerance(4e-6)), "gemm_wgmma_packed_fp32_3xfp16");
+    assert_eq!(name(Accuracy::Tolerance(4e-6)), "gemm_wgmma_packed_staged_fp32_3xfp16");
     let plan = with(Accuracy::Tolerance(4e-6)).unwrap();
     assert_eq!(plan.precision(), Precision::Fp32);
     let text = plan.explanation().to_string();

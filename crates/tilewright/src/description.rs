@@ -97,12 +97,9 @@ impl Description {
         Self { alpha_is_zero: alpha == 0.0, beta_is_zero: beta == 0.0, ..self }
     }
 
-    /// Why a kernel does not compute this that stores whole rows of results without reading what was there; `by_tma`: by a tensor map.
+    /// Why a kernel does not compute this that stores whole rows of results; `by_tma`: by a tensor map.
     pub(crate) fn refusal_of_whole_rows(&self, by_tma: bool) -> Option<Refusal> {
-        let Self { m, n, batch, c, beta_is_zero, .. } = *self;
-        if !beta_is_zero {
-            return Some(Refusal::OldValues);
-        }
+        let Self { m, n, batch, c, .. } = *self;
         // TMA stores whole pieces of 16 bytes, also at the end of a row.
         let fits = !by_tma || c.fits_tensor_map(m, n, batch) && n.is_multiple_of(4);
         (c.order() != Some(Order::RowMajor) || !fits).then_some(Refusal::Results)

@@ -128,9 +128,6 @@ pub enum Refusal {
         /// The largest distance.
         most: u64,
     },
-    /// It does not read C.
-    #[error("it does not read C, and β is not zero")]
-    OldValues,
     /// It stores C by a tensor map.
     #[error(
         "it stores C by a tensor map: C has to be row-major with rows of a multiple of 4 elements, and its rows and the matrices \

@@ -13,11 +13,12 @@
 //! kernel: steps are the outer loop, and elements, which can be indexed where they are, the inner one. Nothing of C is read or written but what is
 //! without steps, and the accumulators need not be indexed.
 
-use blocks::epilogue::{Epilogue, Neighbours, Step, StepsLeft, WithFunction};
+use blocks::epilogue::{Neighbours, Step, StepsLeft, WithFunction, takes_vectors_of};
 use cuda_std::prelude::*;
 
 use super::sum_lines::{SumLines, Together};
 use super::tiles::Tile;
+use crate::MatrixMut;
 
 /// How many fours of neighbours a thread loads operands for before it computes: they may come from far away.
 const LOADS: usize = 4;
@@ -25,7 +26,7 @@ const LOADS: usize = 4;
 /// Lines of sums in shared memory.
 pub(crate) struct StagedLines<'a, P> {
     pub(crate) lines: SumLines,
-    /// The row and the column of C that the first sum is of.
+    /// The row and the column of C that the first sum is of, multiples of 4.
     pub(crate) first: [u32; 2],
     pub(crate) memory: &'a SharedSlice<f32>,
     /// Where a sum is: of a line, and the number in it. From a multiple of 4 on, four are side by side and aligned.
@@ -64,39 +65,64 @@ impl<P: Fn(u32, u32) -> u32> StagedLines<'_, P> {
     /// Makes `α·sum + β·C` of the sums, in place.
     ///
     /// # Safety
-    /// All of the threads come here, with the same arguments, after what has been written to the memory has been made visible to them; each then
-    /// has the same fours whenever it comes here or to [`StagedLines::apply`]. No other thread accesses these elements of C.
+    /// As for [`StagedLines::apply`]. No other thread accesses these elements of C.
     #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn combine(&self, tile: &Tile<'_>, threads: Together) {
-        if tile.overwrites() && tile.factor() == 1.0 {
-            return;
+        let factor = tile.factor();
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !tile.overwrites() {
+                self.blend::<LOADS>(&tile.c, tile.product, threads, |sum, before| tile.blended(sum, before));
+            } else if factor != 1.0 {
+                let mut number = threads.number;
+                while number < self.fours() {
+                    let place = self.four(number, 0, [0; 2]).place;
+                    self.memory.write4(place, self.memory.read4(place).map(|sum| factor * sum));
+                    number = hint::keep_rolled(number + threads.count);
+                }
+            }
         }
+    }
+
+    /// Makes of each sum what `blended` makes of it and of what C was, in place. `c` are the results of product `product`. A thread loads `AT_A_TIME` fours
+    /// of C before it computes.
+    ///
+    /// # Safety
+    /// As for [`StagedLines::combine`]; the threads, times `AT_A_TIME`, divide the fours.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) unsafe fn blend<const AT_A_TIME: usize>(
+        &self,
+        c: &MatrixMut<'_>,
+        product: u32,
+        threads: Together,
+        blended: impl Fn(f32, f32) -> f32,
+    ) {
+        let by_lines = if self.lines.are_columns { c.transposed() } else { *c };
+        let has_vectors = takes_vectors_of(&by_lines, 4);
         let mut number = threads.number;
         while number < self.fours() {
-            let Four { place, at } = self.four(number, tile.product, [tile.c.rows(), tile.c.cols()]);
-            // SAFETY: inside the lines, by the caller's promise; elements of C are read that there are.
+            let fours: [Four; AT_A_TIME] =
+                core::array::from_fn(|i| self.four(number + i as u32 * threads.count, product, [c.rows(), c.cols()]));
+            // SAFETY: inside the lines, by the caller's promise; elements of C are read that there are. (All loads come before the first store.)
             unsafe {
-                let mut values = self.memory.read4(place);
-                for i in 0..4 {
-                    let further = i as u32;
-                    if further < at.count {
-                        let [row, col] =
-                            if at.in_column { [at.row + further, at.col] } else { [at.row, at.col + further] };
-                        values[i] = tile.value(row, col, values[i]);
-                    }
+                let before = fours.map(|four| old_values(&by_lines, has_vectors, four.at));
+                let sums = fours.map(|four| self.memory.read4(four.place));
+                for i in 0..AT_A_TIME {
+                    self.memory.write4(fours[i].place, core::array::from_fn(|j| blended(sums[i][j], before[i][j])));
                 }
-                self.memory.write4(place, values);
             }
-            number = hint::keep_rolled(number + threads.count);
+            number = hint::keep_rolled(number + AT_A_TIME as u32 * threads.count);
         }
     }
 
     /// Does the steps, in place: the lines are of the results of product `product`, which have these `extents`.
     ///
     /// # Safety
-    /// As for [`StagedLines::combine`]; the threads, times [`LOADS`], divide the fours, and those of a line divide the threads; the steps fit the
-    /// results.
+    /// All of the threads come here, with the same arguments, after what has been written to the memory has been made visible to them; each then
+    /// has the same fours whenever it comes here or to [`StagedLines::combine`]. The threads, times [`LOADS`], divide the fours, and those of a line
+    /// divide the threads; the steps fit the results.
     #[inline(always)]
     #[track_caller]
     pub(crate) unsafe fn apply(&self, mut left: StepsLeft<'_>, product: u32, extents: [u32; 2], threads: Together) {
@@ -132,6 +158,30 @@ impl<P: Fn(u32, u32) -> u32> StagedLines<'_, P> {
     }
 }
 
+/// What neighbours in a line of C were, a row of `by_lines`; zeros for those outside.
+///
+/// # Safety
+/// The first [`count`](Neighbours::count) of them are elements of C, and no other thread accesses them; `has_vectors` is whether `by_lines`
+/// [takes vectors](takes_vectors_of) of four.
+#[inline(always)]
+#[track_caller]
+unsafe fn old_values(by_lines: &MatrixMut<'_>, has_vectors: bool, at: Neighbours) -> [f32; 4] {
+    let [line, first] = if at.in_column { [at.col, at.row] } else { [at.row, at.col] };
+    // SAFETY: the caller's promise. Vectors are aligned: the first of four neighbours has a number that four divides.
+    unsafe {
+        if has_vectors && at.count == 4 {
+            return by_lines.data().get_vector_unchecked(by_lines.offset(line, first));
+        }
+        let mut values = [0.0; 4];
+        for i in 0..4 {
+            if (i as u32) < at.count {
+                values[i] = by_lines.at(line, first + i as u32);
+            }
+        }
+        values
+    }
+}
+
 /// A step that is done to all fours, in place: what repeats, if the step has that, and then a function.
 struct Change<'a, P> {
     lines: &'a StagedLines<'a, P>,
@@ -144,7 +194,7 @@ impl<P: Fn(u32, u32) -> u32> WithFunction for Change<'_, P> {
     type Result = ();
 
     /// # Safety
-    /// As for [`StagedLines::combine`].
+    /// As for [`StagedLines::apply`].
     #[inline(always)]
     #[track_caller]
     unsafe fn with(self, function: impl Fn(f32) -> f32) {

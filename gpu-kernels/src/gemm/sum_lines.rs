@@ -65,15 +65,15 @@ pub(crate) struct SumLines {
 }
 
 impl SumLines {
-    /// The epilogue of the lines, of which (`row`, `col`) of C has the first sum. Every thread loads `LOADS` vectors or elements, 1 or 4, before it
-    /// stores the first of them. Without `BLENDS`, the tile [overwrites](Tile::overwrites) C: for kernels that have no registers for what C was.
+    /// The epilogue of the lines, of which (`row`, `col`) of C has the first sum. Every thread loads `LOADS` vectors, 1 or 4, or `SINGLES` elements
+    /// before it stores the first of them. Without `BLENDS`, the tile [overwrites](Tile::overwrites) C: for kernels that have no registers for what C was.
     ///
     /// # Safety
-    /// All of the threads come here, with the same arguments; the sums can be [read](SumsByLines::sums), and with four loads, so many lines as that
+    /// All of the threads come here, with the same arguments; the sums can be [read](SumsByLines::sums), and with several loads, so many lines as that
     /// takes at a time divide the lines. A line has no more elements than the threads load at a time. No other thread accesses these elements of C. `row` and `col` are multiples of 4.
     #[inline(always)]
     #[track_caller]
-    pub(crate) unsafe fn store<const LOADS: usize, const BLENDS: bool>(
+    pub(crate) unsafe fn store<const LOADS: usize, const SINGLES: usize, const BLENDS: bool>(
         self,
         tile: &Tile<'_>,
         [row, col]: [u32; 2],
@@ -91,7 +91,7 @@ impl SumLines {
             } else if takes_vectors_of(&c, 4) {
                 self.store_vectors::<4, LOADS, BLENDS>(tile, &c, first, threads, sums);
             } else {
-                self.store_vectors::<1, LOADS, BLENDS>(tile, &c, first, threads, sums);
+                self.store_vectors::<1, SINGLES, BLENDS>(tile, &c, first, threads, sums);
             }
         }
     }

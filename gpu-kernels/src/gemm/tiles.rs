@@ -225,6 +225,12 @@ impl<'a> TiledGemm<'a> {
         self.alpha_beta.combine(self.effective_k(), accumulator, before)
     }
 
+    /// `sum + β·before`, for a sum that has been multiplied by α.
+    #[inline(always)]
+    pub(crate) fn plus_old(&self, sum: f32, before: f32) -> f32 {
+        math::fma(self.alpha_beta.beta, before, sum)
+    }
+
     /// The number of tiles of this shape. A kernel `requires` that there are at most [`MAX_BLOCKS`].
     #[inline(always)]
     pub(crate) fn tiles(&self, shape: TileShape) -> u32 {

@@ -377,6 +377,7 @@ mod tests {
         assert_eq!(counts, [("outer", 3), ("squares", 3)]);
         assert!(atlas(&["--class", "square"]).err().unwrap().contains("did you mean `squares`"));
         assert!(atlas(&["--sample", "0"]).err().unwrap().contains("--sample is 0"));
+        assert!(atlas(&["--beta", "-1"]).err().unwrap().contains("--beta is -1"));
         assert!(atlas(&["--precision", "fp32", "--precision", "tf32"]).err().unwrap().contains("fp32, tf32"));
         assert!(atlas(&["--portable"]).unwrap().portable && !atlas(&[]).unwrap().portable);
         assert!(atlas(&["--compare", "old.json"]).err().unwrap().contains("--compare is not for the atlas"));

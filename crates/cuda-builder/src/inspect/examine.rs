@@ -158,7 +158,7 @@ impl Examination {
 }
 
 /// The most bytes that a thread may store and load of registers that it spills once for a tile.
-const MOST_SPILLED: u64 = 80;
+const MOST_SPILLED: u64 = 60;
 
 /// Whether there are loops with products of `wgmma`, and none of the innermost ones has an access of local memory.
 fn spills_outside_of_products(code: &KernelCode) -> bool {

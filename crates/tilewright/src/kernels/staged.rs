@@ -64,7 +64,7 @@ pub static WGMMA_STAGED_FP32_3XFP16: [KernelInfo; 1] =
 pub static WGMMA_STAGED_FP32_NORMWISE: [KernelInfo; 1] =
     [staged!(gemm_wgmma_packed_staged_fp32_normwise, NORMWISE, PAIRS_OF_LINES, SKIPPED_BY_LINE)];
 
-/// The contract: old values are not needed, and a tensor map can describe the results.
+/// The contract: a tensor map can describe the results.
 #[derive(Debug)]
 struct Staged {
     format: Format,

@@ -295,10 +295,10 @@ unsafe fn store_sums<const PARTS: u32>(tile: &Tile<'_>, accumulators: &[f32; ACC
         let threads = Together { number: thread, count: Block::<PARTS>::THREADS };
         let sums = SumsOfParts::<PARTS> { shared, by_columns: is_column_major(&tile.c) };
         let lines = SumLines { are_columns: sums.by_columns, count: LINES, length: LINES };
-        // Four loads of 128 threads divide the lines, those of 384 do not.
+        // Several loads of 128 threads divide the lines, those of 384 do not.
         match PARTS {
-            1 => lines.store::<4, true>(tile, [tile.row, tile.col], threads, &sums),
-            _ => lines.store::<1, true>(tile, [tile.row, tile.col], threads, &sums),
+            1 => lines.store::<4, 16, true>(tile, [tile.row, tile.col], threads, &sums),
+            _ => lines.store::<1, 1, true>(tile, [tile.row, tile.col], threads, &sums),
         }
     }
 }

@@ -206,7 +206,7 @@ unsafe fn store_sums(
         let (are_columns, all) = (is_column_major(&tile.c), [LINES, COLUMNS]);
         let [length, count] = if are_columns { all } else { [all[1], all[0]] };
         let sums = WrittenSums { shared: *shared, are_columns };
-        SumLines { are_columns, count, length }.store::<1, true>(tile, [tile.row, tile.col], threads, &sums);
+        SumLines { are_columns, count, length }.store::<1, 1, true>(tile, [tile.row, tile.col], threads, &sums);
     }
 }
 

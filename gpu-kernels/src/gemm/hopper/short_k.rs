@@ -1,4 +1,4 @@
-//! fp32-accurate products with k up to 64, `C = α·A·B`, of operands that are stored as pairs of fp16 numbers: the time is that of
+//! fp32-accurate products with k up to 64, `C = α·A·B + β·C`, of operands that are stored as pairs of fp16 numbers: the time is that of
 //! writing C, so TMA stores it, or a warp that has nothing else to do.
 //!
 //! ```text
@@ -318,6 +318,9 @@ unsafe fn multiply(
     }
 }
 
+/// How many fours of the old C a lane loads before it computes: nothing of the accumulators is in registers then. (Twice as many spill.)
+const LOADS_OF_C: usize = 8;
+
 /// Computes a tile in plain fp32.
 ///
 /// # Safety
@@ -383,7 +386,7 @@ unsafe fn compute_tile<const STAGES_OF_TILE: usize>(
             .map(|half| core::array::from_fn::<_, PAIRS, _>(|pair| factors(of_cols, half as usize + 4 * pair)));
         let number = warpgroup * WARPGROUP_THREADS / warp::LANES + warp;
         let biases = MEMORY.biases.slice().skip((number * SHORT_K_TILE.n) as usize);
-        let (in_registers, left) = steps.in_registers(true);
+        let (in_registers, left) = steps.in_registers(gemm.overwrites());
         // (Biases of the tile before have been read: the warp has met since, behind its descriptor.)
         in_registers.fetch(&biases, SHORT_K_TILE.n, [descriptor.product, descriptor.col], gemm.n());
         // (One half after the other by the same code, of which the steps are much.)
@@ -443,7 +446,7 @@ unsafe fn epilogue(
     }
 }
 
-/// The rest of it: the other steps, of the rows of this warp, and then the half is left to be stored.
+/// The rest of it: what C was, and the other steps, of the rows of this warp, and then the half is left to be stored.
 ///
 /// # Safety
 /// Called by all lanes of the consumer warps, when all sums of the warp's rows of the half are in shared memory; the steps fit the results.
@@ -451,7 +454,7 @@ unsafe fn epilogue(
 unsafe fn finish(gemm: TiledGemm<'_>, staging: Staging, descriptor: TileDescriptor, half: u32, steps: StepsLeft<'_>) {
     // SAFETY: all lanes come here, and each warp has rows of its own.
     unsafe {
-        if !steps.is_empty() {
+        if !steps.is_empty() || !gemm.overwrites() {
             warp::sync_warp(warp::ALL_LANES);
             let (warp, warpgroup) = warp_and_warpgroup();
             let down = warp * WARP_ROWS;
@@ -463,6 +466,11 @@ unsafe fn finish(gemm: TiledGemm<'_>, staging: Staging, descriptor: TileDescript
                 place: |line, at| Staging::place(down + line, at),
             };
             let threads = Together { number: warp::lane_id(), count: warp::LANES };
+            if !gemm.overwrites() {
+                let c = gemm.c().at(descriptor.product);
+                let plus = |sum, before| gemm.plus_old(sum, before);
+                staged.blend::<LOADS_OF_C>(&c, descriptor.product, threads, plus);
+            }
             staged.apply(steps, descriptor.product, [gemm.m(), gemm.n()], threads);
             // Lanes have had different numbers of elements, and come to the barrier together.
             warp::sync_warp(warp::ALL_LANES);
@@ -481,8 +489,7 @@ fn takes(
 ) -> bool {
     let (a, b) = (gemm.a(), gemm.b());
     let k = a.first().cols();
-    gemm.overwrites()
-        && gemm.splits() == 1
+    gemm.splits() == 1
         && gemm.effective_k() > 0
         && k <= MAX_K
         && gemm.blocks(SHORT_K_TILE) <= MAX_BLOCKS
@@ -494,7 +501,7 @@ fn takes(
         && steps_fit(steps, gemm)
 }
 
-/// `C = α·A·B` in fp32, of packed operands with a small k, for a C that TMA stores.
+/// `C = α·A·B + β·C` in fp32, of packed operands with a small k, for a C that TMA stores.
 #[kernel(
     block = 384,
     min_blocks = 1,
@@ -522,7 +529,7 @@ pub fn gemm_wgmma_packed_short_fp32_3xfp16(
     unsafe { multiply_short(map_a, map_b, gemm, [info_a, info_b], &steps, ByTma(map_c)) }
 }
 
-/// `C = α·A·B` in fp32, of packed operands with a small k, for a C whose rows may begin anywhere.
+/// `C = α·A·B + β·C` in fp32, of packed operands with a small k, for a C whose rows may begin anywhere.
 #[kernel(
     block = 384,
     min_blocks = 1,

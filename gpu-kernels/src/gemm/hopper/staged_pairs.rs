@@ -13,7 +13,8 @@
 //! A tile whose k is small takes no longer than to store it. Consumers that store it themselves wait for the memory, and
 //! the tensor cores wait for them. Here consumers only write to shared memory: a part as soon as TMA has read the part before the previous one.
 //!
-//! TMA leaves out what lies outside of C, in units of 16 bytes: so the rows of C have a multiple of 4 elements. Nothing of the old C is read.
+//! TMA leaves out what lies outside of C, in units of 16 bytes: so the rows of C have a multiple of 4 elements. Where the old C counts,
+//! a warp reads its elements before it writes those of the part, and TMA stores the part behind the barrier that follows.
 //!
 //! 168 registers at launch, 240 in the consumer warpgroups; 227 KB of shared memory, one block on a multiprocessor.
 
@@ -134,7 +135,7 @@ impl Results for ByTma<'_> {
             let units = units.map(|units| units.of_rows());
             let exceptions = TileExceptions::of(&tile, info.map(|info| info.exceptions));
             // Where nothing else comes before the steps.
-            let is_sum = !exceptions.any() && tile.factor() == 1.0;
+            let is_sum = !exceptions.any() && tile.overwrites() && tile.factor() == 1.0;
             let (first, steps) = FirstSteps::of(steps, is_sum, biases_of(warpgroup));
             MEMORY.empty.at(warpgroup).sync();
             let mut part = 0;
@@ -255,7 +256,6 @@ macro_rules! entry_points {
             arch = "sm_90a",
             dynamic_shared = MEMORY.bytes,
             requires(
-                gemm.overwrites(),
                 gemm.splits() == 1,
                 gemm.blocks(TILE) <= MAX_BLOCKS,
                 describes(&map_a, [gemm.m(), gemm.a().first().cols(), gemm.a().distinct()], TILE.m),
@@ -286,7 +286,7 @@ macro_rules! entry_points {
             _ = blocks; // for the grid alone
             let (maps, factors, info) = ([map_a, map_b], [factors_a, factors_b], [info_a, info_b]);
             // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the
-            // tensor maps describe and what goes with them: that of C is of these results, whose old values are not needed.
+            // tensor maps describe and what goes with them: that of C is of these results.
             unsafe { multiply_pairs(maps, factors, gemm, triangle, info, steps, ByTma(map_c)) }
         }
 
@@ -301,7 +301,7 @@ macro_rules! entry_points {
 
 entry_points! {
     gemm_wgmma_packed_staged_fp32_3xfp16,
-        "`C = α·A·B` in fp32, of packed operands, except for what belongs to lines with elements that are too different, for a C that TMA stores.";
+        "`C = α·A·B + β·C` in fp32, of packed operands, except for what belongs to lines with elements that are too different, for a C that TMA stores.";
     gemm_wgmma_packed_staged_fp32_normwise,
-        "`C = α·A·B`, accurate against the largest elements of the rows of A and the columns of B, of packed operands, for a C that TMA stores.";
+        "`C = α·A·B + β·C`, accurate against the largest elements of the rows of A and the columns of B, of packed operands, for a C that TMA stores.";
 }

@@ -147,10 +147,10 @@ pub(super) unsafe fn store<A: Major, const WIDTH: u32>(
         // (Called with what a branch makes plain, because one way stores all lines.)
         if is_column_major {
             let sums = Written { memory, pitch: pitch::<A>(WIDTH, true) };
-            of_columns.store::<4, false>(&tile, [row, col], threads, &sums);
+            of_columns.store::<4, 4, false>(&tile, [row, col], threads, &sums);
         } else {
             let sums = Written { memory, pitch: pitch::<A>(WIDTH, false) };
-            of_rows.store::<4, false>(&tile, [row, col], threads, &sums);
+            of_rows.store::<4, 4, false>(&tile, [row, col], threads, &sums);
         }
     }
 }

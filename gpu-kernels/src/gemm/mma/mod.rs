@@ -519,8 +519,8 @@ impl<const ROWS: u32, const COLS: u32, const THREADS: u32, const ACROSS: usize> 
             // barrier, where there is one, separates these reads from the writes of the next block.
             unsafe {
                 match S::LOADS_OF_C {
-                    4 => lines.store::<4, true>(tile, [row, col], threads, &StagedSums { shared, warp }),
-                    _ => lines.store::<1, true>(tile, [row, col], threads, &StagedSums { shared, warp }),
+                    4 => lines.store::<4, 4, true>(tile, [row, col], threads, &StagedSums { shared, warp }),
+                    _ => lines.store::<1, 1, true>(tile, [row, col], threads, &StagedSums { shared, warp }),
                 }
                 if block + 1 < Self::BLOCKS as u32 {
                     warp::sync_warp(warp::ALL_LANES);

@@ -139,18 +139,26 @@ impl Arena {
         [of_a[a % of_a.len()], of_b[b % of_b.len()]]
     }
 
-    /// Makes elements of C in the first set NaN, so that one that nothing writes does not look like a result.
+    /// Makes all of C zero: for products that read what it was.
+    ///
+    /// # Errors
+    /// As for [`Arena::fill`].
+    pub(crate) fn clear(&mut self) -> Result<(), Error> {
+        Ok(self.c.fill_bytes(0)?)
+    }
+
+    /// Makes all bytes of elements of C in the first set the same.
     ///
     /// # Errors
     /// [`DeviceError::Driver`](runtime::Error::Driver) if an earlier kernel has failed.
-    pub(crate) fn clear(&mut self, places: &[usize]) -> Result<(), Error> {
-        places.iter().try_for_each(|&place| with_part(&mut self.c, place, 1, |part| part.fill_bytes(0xFF)))
+    pub(crate) fn fill(&mut self, places: &[usize], byte: u8) -> Result<(), Error> {
+        places.iter().try_for_each(|&place| with_part(&mut self.c, place, 1, |part| part.fill_bytes(byte)))
     }
 
     /// Elements of C in the first set, after everything that was queued.
     ///
     /// # Errors
-    /// As for [`Arena::clear`].
+    /// As for [`Arena::fill`].
     pub(crate) fn results(&mut self, places: &[usize]) -> Result<Vec<f32>, Error> {
         let read = |&place: &usize| {
             let mut value = [0.0];

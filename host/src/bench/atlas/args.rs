@@ -37,6 +37,10 @@ pub(in super::super) struct AtlasFlags {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "regret"])]
     replan: Option<PathBuf>,
 
+    /// Add so many times what C was, in ours and in cuBLAS's products [default: 0]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, conflicts_with_all = ["list", "replan"])]
+    beta: Option<f32>,
+
     /// Stop after so many seconds, and say how many shapes were left out
     #[arg(long, value_name = "SECONDS")]
     limit_seconds: Option<u64>,
@@ -73,6 +77,8 @@ pub struct AtlasOptions {
     pub list: bool,
     /// Whether to measure other kernels, too.
     pub regret: bool,
+    /// The factor of what C was: below 1, because the same C is added to again and again.
+    pub beta: f32,
     /// A report with the times of several plans for each shape, to plan these shapes again instead.
     pub replan: Option<PathBuf>,
     /// When to stop.
@@ -106,7 +112,7 @@ impl AtlasFlags {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "--class, --sample, --list, --regret, --replan, --limit-seconds and --svg are for the shapes of the atlas, and the suite is {suite}: \
+            "--class, --sample, --list, --regret, --replan, --beta, --limit-seconds and --svg are for the shapes of the atlas, and the suite is {suite}: \
              say --suite {ATLAS}, or leave them out"
         )))
     }
@@ -122,6 +128,12 @@ impl AtlasFlags {
         };
         if self.sample == Some(0) {
             return Err(Error::Usage("--sample is 0: nothing is left to measure".to_owned()));
+        }
+        let beta = self.beta.unwrap_or(0.0);
+        if !(beta.abs() < 1.0) {
+            return Err(Error::Usage(format!(
+                "--beta is {beta}: the same C is added to again and again, so that a factor of 1 or more would make it infinite"
+            )));
         }
         let Common { seed, precision, tables, constants, runs, device, portable, baseline, json } = common;
         let precision = match precision.as_slice() {
@@ -151,6 +163,7 @@ impl AtlasFlags {
             list,
             regret,
             replan,
+            beta,
             limit,
             json,
             svg,

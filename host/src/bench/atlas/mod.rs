@@ -121,6 +121,7 @@ fn measure(
         constants,
         roofline: roofline::measure(device, blas.as_ref())?,
         precision: options.precision,
+        beta: options.beta,
         seed: options.seed,
         sample: options.sample,
         runs: options.runs,

@@ -51,7 +51,7 @@ pub(super) fn replan(path: &Path, tables: &Tables, constants: &ConstantsChoice) 
     let planned = Options { tables: tables.clone(), constants: constants.clone(), ..Options::from(report.precision) };
     let of_all = |planned: &Options| -> Result<Vec<Replanned<'_>>, Error> {
         let rows = report.results.iter().filter_map(|row| Some((row, times(row)?)));
-        rows.filter_map(|(row, times)| replanned(&device, planned, row, times).transpose()).collect()
+        rows.filter_map(|(row, times)| replanned(&device, planned, report.beta, row, times).transpose()).collect()
     };
     let all = of_all(&planned)?;
     if all.is_empty() {
@@ -59,7 +59,7 @@ pub(super) fn replan(path: &Path, tables: &Tables, constants: &ConstantsChoice) 
     }
     let (mut ratios, mut observations) = (Ratios::new(), Vec::new());
     for row in &report.results {
-        compare(&device, constants, row, times(row).unwrap_or_default(), &mut ratios, &mut observations)?;
+        compare(&device, constants, report.beta, row, times(row).unwrap_or_default(), &mut ratios, &mut observations)?;
     }
     let mut text = text(&all) + &text_of(&ratios);
     if let Some(on) = measured_on(&report) {
@@ -121,13 +121,14 @@ fn numbers_of(compute_capability: &str) -> Option<(u32, u32)> {
 fn replanned<'a>(
     device: &DeviceFacts,
     options: &Options,
+    beta: f32,
     row: &'a Row,
     times: &'a [PlanTime],
 ) -> Result<Option<Replanned<'a>>, Error> {
     let Some(best) = times.iter().min_by(|one, other| one.median_ms.total_cmp(&other.median_ms)) else {
         return Ok(None);
     };
-    let plan = plan::plan(device, &row.shape.description()?, options)?;
+    let plan = plan::plan(device, &row.shape.description()?.with_factors(1.0, beta), options)?;
     let regret = time_of(&plan, times).map(|time| time.median_ms / best.median_ms);
     let chosen = format!("{} /{}", plan.kernel().name, plan.splits());
     Ok(Some(Replanned { row, chosen, regret, best }))
@@ -137,12 +138,13 @@ fn replanned<'a>(
 fn compare(
     device: &DeviceFacts,
     constants: &ConstantsChoice,
+    beta: f32,
     row: &Row,
     times: &[PlanTime],
     ratios: &mut Ratios,
     observations: &mut Vec<Observation>,
 ) -> Result<(), Error> {
-    let product = row.shape.description()?;
+    let product = row.shape.description()?.with_factors(1.0, beta);
     for time in times {
         let Ok(kernel) = kernels::find(&time.kernel) else { continue };
         let (splits, constants) = (Some(time.splits), constants.clone());

@@ -48,6 +48,9 @@ pub struct AtlasReport {
     pub roofline: Roofline,
     /// The precision that ours had to have.
     pub precision: Precision,
+    /// The factor of what C was; 0 in reports from before there could be one.
+    #[serde(default)]
+    pub beta: f32,
     /// What shapes were drawn by, and operands made from; 0 for the shapes of the atlas itself.
     pub seed: u64,
     /// How many shapes of each class were asked for; none for all.

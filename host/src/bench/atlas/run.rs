@@ -60,11 +60,11 @@ struct Theirs<'blas> {
 }
 
 impl Theirs<'_> {
-    fn launch(&self, (a, b, c): Views<'_>) -> Result<(), Error> {
+    fn launch(&self, (a, b, c): Views<'_>, beta: f32) -> Result<(), Error> {
         let (a, b, c) = exchanged((a, b, c), self.transposed);
         // SAFETY: the arena's three buffers are of the device that cuBLAS was opened on, borrowed for as long as the views live;
         // their end waits for what is queued.
-        unsafe { self.call.run(1.0, a, b, 0.0, c) }
+        unsafe { self.call.run(1.0, a, b, beta, c) }
     }
 }
 
@@ -91,8 +91,12 @@ impl<'a> Bench<'a> {
             constants: options.constants.clone(),
             ..Options::default()
         };
-        let arena = RefCell::new(Arena::new(device, elements, options.seed)?);
+        let mut arena = Arena::new(device, elements, options.seed)?;
+        if options.beta != 0.0 {
+            arena.clear()?;
+        }
         let workspace = RefCell::new(Workspace::none());
+        let arena = RefCell::new(arena);
         Ok(Self { device, blas, roofline, options, plan_options, stall, arena, workspace })
     }
 
@@ -120,14 +124,15 @@ impl<'a> Bench<'a> {
         let plan = {
             let mut arena = self.arena.borrow_mut();
             let (a, b, c) = arena.views(shape, sets, 0)?;
-            self.device.plan(&Description::of_views(1.0, &a, &b, 0.0, &c)?, &self.plan_options)?
+            self.device.plan(&Description::of_views(1.0, &a, &b, self.options.beta, &c)?, &self.plan_options)?
         };
         self.reserve(&plan)?;
 
         let sample = Sample::new(shape, &self.arena.borrow(), self.options.seed);
         let errors_of = |launch: &dyn Fn(Views<'_>) -> Result<(), Error>| {
             let mut arena = self.arena.borrow_mut();
-            arena.clear(sample.places())?;
+            // NaN, so that an element that nothing writes does not look like a result; or nothing to add.
+            arena.fill(sample.places(), if self.options.beta == 0.0 { 0xFF } else { 0 })?;
             launch(arena.views(shape, sets, 0)?)?;
             Ok::<_, Error>(sample.errors(&arena.results(sample.places())?))
         };
@@ -135,7 +140,7 @@ impl<'a> Bench<'a> {
         let (mut ways, mut no_baseline) = self.ways(ready)?;
         let mut cublas_errors = Vec::new();
         let mut failure = None;
-        ways.retain(|way| match errors_of(&|views| way.launch(views)) {
+        ways.retain(|way| match errors_of(&|views| way.launch(views, self.options.beta)) {
             Ok(errors) => {
                 cublas_errors.push((way.call.routine().name(), errors));
                 true
@@ -155,7 +160,9 @@ impl<'a> Bench<'a> {
 
         let times = {
             let mut launches: Vec<Launch<'_>> = vec![Box::new(|views| self.run_plan(&plan, views))];
-            launches.extend(ways.iter().map(|way| -> Launch<'_> { Box::new(|views| way.launch(views)) }));
+            launches.extend(
+                ways.iter().map(|way| -> Launch<'_> { Box::new(|views| way.launch(views, self.options.beta)) }),
+            );
             self.race(ready, BUDGET, FEWEST_RUNS, &launches)?
         };
         let baseline = |(way, &times): (&Theirs<'_>, &Times)| BaselineTimes {
@@ -169,6 +176,7 @@ impl<'a> Bench<'a> {
             cublas_errors.into_iter().find(|(routine, _)| Some(*routine) == fastest).map(|(_, errors)| errors);
 
         let [read, written] = shape.traffic();
+        let read = if self.options.beta == 0.0 { read } else { read + written };
         let explanation = plan.explanation();
         Ok(Measured {
             kernel: plan.kernel().name.to_owned(),
@@ -215,7 +223,7 @@ impl<'a> Bench<'a> {
 
     /// Queues a plan, for which the workspace is enough.
     pub(super) fn run_plan(&self, plan: &GemmPlan, (a, b, c): Views<'_>) -> Result<(), Error> {
-        Ok(plan.run_views(self.device, 1.0, a, b, 0.0, c, &mut self.workspace.borrow_mut())?)
+        Ok(plan.run_views(self.device, 1.0, a, b, self.options.beta, c, &mut self.workspace.borrow_mut())?)
     }
 
     /// The times of some in turns, each of which queues its work on the set that it is given.
@@ -250,9 +258,9 @@ impl<'a> Bench<'a> {
         for call in 0..calls {
             let (a, b, c) = arena.views(ready.shape, ready.sets, call % ready.sets.pool)?;
             let start = Instant::now();
-            let product = Description::of_views(1.0, &a, &b, 0.0, &c)?;
+            let product = Description::of_views(1.0, &a, &b, self.options.beta, &c)?;
             let plan: Arc<GemmPlan> = self.device.plan(&product, &self.plan_options)?;
-            plan.run_views(self.device, 1.0, a, b, 0.0, c, &mut workspace)?;
+            plan.run_views(self.device, 1.0, a, b, self.options.beta, c, &mut workspace)?;
             times.push(start.elapsed());
         }
         self.device.synchronize()?;

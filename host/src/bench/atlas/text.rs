@@ -19,11 +19,12 @@ impl AtlasReport {
         let table = self.table.as_ref().map_or("the model".to_owned(), |source| {
             format!("the table of measured times ({source}), or the model where it says nothing")
         });
+        let added = if self.beta == 0.0 { String::new() } else { format!("plus {} times C, ", self.beta) };
         let state = self.state_before.map(|state| format!("\nBefore: {state}")).unwrap_or_default();
         format!(
-            "tilewright {}{commit}, {}\nDevice: {}\nCompared with: {cublas}\nKernels chosen by: {table}{state}\nPrecision {}, seed {}, up to \
+            "tilewright {}{commit}, {}\nDevice: {}\nCompared with: {cublas}\nKernels chosen by: {table}{state}\nPrecision {}, {}seed {}, up to \
              {} runs in turns; errors are the largest of some elements, against f64 and Σ|a||b|\n",
-            self.version, self.date, self.device, self.precision, self.seed, self.runs
+            self.version, self.date, self.device, self.precision, added, self.seed, self.runs
         )
     }
 

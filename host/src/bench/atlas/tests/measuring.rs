@@ -29,6 +29,7 @@ pub(super) fn options(limit: Option<Duration>) -> AtlasOptions {
         list: false,
         regret: true,
         replan: None,
+        beta: 0.0,
         limit,
         json: None,
         svg: None,
@@ -56,10 +57,11 @@ fn shapes() -> Vec<Shape> {
 #[test]
 fn every_kind_of_shape_is_measured_and_right() {
     let device = Device::cpu(Checks::Full);
-    let (options, roofline) = (options(None), roofline());
-    let elements = elements_for(&shapes(), 0);
-    let bench = Bench::new((&device, None), &roofline, &options, elements).unwrap();
-    for (number, shape) in shapes().iter().enumerate() {
+    let (roofline, shapes) = (roofline(), shapes());
+    let elements = elements_for(&shapes, 0);
+    for (number, (shape, beta)) in shapes.iter().flat_map(|shape| [(shape, 0.0), (shape, -0.5)]).enumerate() {
+        let options = AtlasOptions { beta, ..options(None) };
+        let bench = Bench::new((&device, None), &roofline, &options, elements).unwrap();
         let Outcome::Measured(measured) = bench.measure(shape, number).unwrap() else {
             panic!("{} is not run", shape.id())
         };
@@ -97,7 +99,7 @@ fn the_transposed_product_puts_the_same_numbers_in_the_same_places() {
     let shape = Shape::dense(1, [1, 11, 6], Orders::NN);
     let mut arena = Arena::new(&device, elements_for([&shape], 0), 1).unwrap();
     let sample = Sample::new(&shape, &arena, 1);
-    arena.clear(sample.places()).unwrap();
+    arena.fill(sample.places(), 0xFF).unwrap();
     let before = arena.results(sample.places()).unwrap();
     assert!(before.iter().all(|result| result.is_nan()) && sample.errors(&before).max == f64::INFINITY);
     let mut results = multiplied(&device, &shape, &mut arena, &sample, true);

@@ -64,6 +64,7 @@ pub(super) fn report(results: Vec<Row>) -> AtlasReport {
         constants: None,
         roofline: roofline(),
         precision: Precision::Fp32,
+        beta: 0.0,
         seed: 0,
         sample: Some(2),
         runs: 30,
