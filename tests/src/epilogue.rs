@@ -15,8 +15,8 @@ use tilewright::{Activation, Device, DeviceMatrix, Epilogue, Error, Order, Sizes
 
 use crate::invariance::upload;
 
-/// The kernels of large products, which do the steps before they store results.
-pub const KERNELS: [&str; 18] = [
+/// The kernels that do the steps before they store results.
+pub const KERNELS: [&str; 24] = [
     "gemm_wgmma_packed_fp32_3xfp16",
     "gemm_wgmma_packed_fp32_normwise",
     "gemm_wgmma_packed_staged_fp32_3xfp16",
@@ -35,6 +35,12 @@ pub const KERNELS: [&str; 18] = [
     "gemm_wgmma_256x32_nt_fp32_3xtf32",
     "gemm_wgmma_256x32_tn_fp32_3xtf32",
     "gemm_wgmma_256x32_tt_fp32_3xtf32",
+    "gemm_outer_16_fp32",
+    "gemm_outer_32_fp32",
+    "gemm_outer_256_fp32",
+    "gemm_outer_1024_fp32",
+    "gemm_whole_fp32",
+    "gemm_whole_rows_fp32",
 ];
 
 /// Activations that a step is for.

@@ -429,10 +429,10 @@ fn steps_are_done_where_tiles_are_repaired() {
     });
 }
 
-/// The kernels of large products: each does the steps itself, and so does the one that computes the tiles it leaves; in any order of C, and
+/// The kernels of large products, and those whose time is that of storing: each does the steps itself, and so does the one that computes the tiles it leaves; in any order of C, and
 /// with the old C.
 #[test]
-fn kernels_of_large_products_need_no_launch_for_the_steps() {
+fn kernels_that_do_the_steps_need_no_launch_for_them() {
     let device = Device::cpu(Checks::Bounds);
     let names = [
         "gemm_wgmma_packed_fp32_3xfp16",
@@ -447,6 +447,11 @@ fn kernels_of_large_products_need_no_launch_for_the_steps() {
         "gemm_wgmma_tt_fp32_3xtf32",
         "gemm_wgmma_256x64_nt_fp32_3xtf32",
         "gemm_wgmma_256x32_tn_fp32_3xtf32",
+        "gemm_outer_32_fp32",
+        "gemm_outer_256_fp32",
+        "gemm_outer_1024_fp32",
+        "gemm_whole_fp32",
+        "gemm_whole_rows_fp32",
     ];
     // More than a group of rows and of columns that one flag is for; columns that are whole vectors, and others.
     let sizes = [[300, 300, 40], [263, 261, 70], [290, 268, 33]];

@@ -26,18 +26,25 @@
 //! Where a warp has several rows, the four columns of a lane are neighbours, and one store where C allows it: otherwise they would
 //! be stores of a part of a line each.
 //!
+//! A bias of the columns, a lower bound and a function, the steps of most epilogues, a thread does with the sums that it has: the biases are those of its four
+//! columns. For other steps, and where C counts, too, a warp brings up to eight rows of its sums to shared memory, does the steps there (`gemm::staged_steps`), and
+//! stores what each lane has written.
+//!
 //! Each sum is one fused operation for each term, in the order of k, as in the [naive kernels](super::basic): the same bits on every run.
 //! (Terms beyond the last are the product of 0 and -0, which changes no sum, whatever its sign.) Operands may have any strides, 0
 //! included. Any device.
 
+use blocks::epilogue::{InRegisters, Steps, WithFunction};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::prelude::*;
 
 use crate::Matrix;
+use crate::gemm::staged_steps::StagedLines;
+use crate::gemm::sum_lines::{SumLines, Together};
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::gemm::tiles::MAX_BLOCKS;
+use crate::gemm::tiles::{MAX_BLOCKS, steps_fit};
 use crate::gemm::tiles::{TOGETHER, Tile, TileShape, TiledGemm};
 
 /// The threads of a block.
@@ -78,14 +85,15 @@ macro_rules! kernels {
     ($($kernel:ident, $division:ident, $terms:literal, $min_blocks:literal, $tile_in_words:literal;)*) => { $(
         #[doc = concat!("`C = α·A·B + β·C` in fp32 for a k of at most ", $terms, ", by tiles of ", $tile_in_words, ".")]
         #[kernel(block = 256, min_blocks = $min_blocks, dynamic_shared = $division::MEMORY.bytes, requires(
-            gemm.splits() == 1, gemm.a().first().cols() <= $terms, gemm.blocks($division::TILE) <= MAX_BLOCKS
+            gemm.splits() == 1, gemm.a().first().cols() <= $terms, gemm.blocks($division::TILE) <= MAX_BLOCKS,
+            steps_fit(&steps, &gemm)
         ))]
-        pub fn $kernel(gemm: TiledGemm<'_>) {
+        pub fn $kernel(gemm: TiledGemm<'_>, steps: Steps<'_>) {
             // SAFETY: all threads of the block come here, with the shared memory of the division, which nothing else uses, and k is
-            // no larger than the launch has checked.
+            // no larger than the launch has checked, as which it has checked the steps, too.
             unsafe {
                 const { assert!($division::MOST_TERMS == $terms) };
-                $division::compute(&gemm)
+                $division::compute(&gemm, &steps)
             }
         }
 
@@ -105,9 +113,10 @@ kernels! {
     gemm_outer_1024_fp32, Of1024, 16, 2, "32×1024";
 }
 
-/// The shared memory of a block: rows of A.
+/// The shared memory of a block: rows of A, and results of each warp.
 struct Memory {
     panel: SharedArray<f32>,
+    results: SharedArray<f32>,
     bytes: u32,
 }
 
@@ -129,16 +138,22 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS
     const MEMORY: Memory = {
         let mut layout = SharedLayout::new();
         let panel = layout.aligned(Self::TILE.m * Self::PITCH, 16);
-        Memory { panel, bytes: layout.bytes() }
+        let results = layout.aligned(THREADS * COLUMNS as u32 * Self::STEPS_AT_ONCE, 16);
+        Memory { panel, results, bytes: layout.bytes() }
     };
+    /// The rows that a warp has at a time, and the columns of each.
+    const WARP_ROWS: u32 = warp::LANES / Self::LANES;
+    const WARP_COLUMNS: u32 = Self::LANES * COLUMNS as u32;
+    /// How many times a warp computes so many rows before it does the steps of an epilogue.
+    const STEPS_AT_ONCE: u32 = if ROWS < 8 { ROWS } else { 8 };
 
     /// The body of all kernels.
     ///
     /// # Safety
     /// Called by all threads of a one-dimensional block of [`THREADS`], launched with [`Self::MEMORY`], which nothing else uses; k is at
-    /// most `TERMS`.
+    /// most `TERMS`; the steps fit the results.
     #[inline(always)]
-    unsafe fn compute(gemm: &TiledGemm<'_>) {
+    unsafe fn compute(gemm: &TiledGemm<'_>, steps: &Steps<'_>) {
         const { assert!(Self::TILE.m.is_power_of_two() && THREADS.is_multiple_of(WIDTH)) };
         let Some(tile) = gemm.tile_by_rows(Self::TILE, thread::block_idx_x()) else { return };
         // SAFETY: the caller's promise.
@@ -169,20 +184,29 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS
             }
             sums
         };
+        if !steps.is_empty() {
+            let (first, mut left) = steps.in_registers(tile.overwrites());
+            let function = left.take_without_operand();
+            // SAFETY: all threads come here; the steps fit the results, and each thread has rows and columns of its own.
+            unsafe {
+                if tile.overwrites() && left.is_empty() {
+                    let cols = core::array::from_fn(|i| col + i as u32 * Self::DISTANCE);
+                    let biases = first.biases(tile.product, cols, tile.c.cols());
+                    let tile = &tile;
+                    function.dispatch(InRows::<WIDTH, ROWS, TERMS, _> { tile, first, biases, first_row, col, sums_of });
+                } else {
+                    Self::finish(&tile, steps, col, sums_of);
+                }
+            }
+            return;
+        }
         // Rows behind the last one of the tile are another block's.
         let row_of_c = |row| if row < Self::TILE.m { tile.row + row } else { u32::MAX };
         let sums_of_row = |row: u32| sums_of(row.min(Self::TILE.m - 1));
         // SAFETY: each thread has rows and columns of its own; neighbours begin at a multiple of their number.
         unsafe {
             if tile.overwrites() {
-                Self::for_rows::<1>(first_row, |[row]| {
-                    let (row_of_c, sums) = (tile.row + row, sums_of(row));
-                    if Self::NEIGHBOURS {
-                        tile.epilogue::<COLUMNS>(row_of_c, col, sums);
-                    } else {
-                        tile.epilogue_groups::<1, COLUMNS>(row_of_c, col, Self::DISTANCE, sums.map(|sum| [sum]));
-                    }
-                });
+                Self::for_rows::<1>(first_row, |[row]| Self::store(&tile, row, col, sums_of(row)));
             } else if Self::NEIGHBOURS {
                 Self::for_rows::<TOGETHER>(first_row, |rows| {
                     tile.epilogue_rows::<COLUMNS, TOGETHER>(rows.map(row_of_c), col, rows.map(sums_of_row));
@@ -195,6 +219,81 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS
                     let sums = core::array::from_fn(|i| [sums[of(i)][column(i)]]);
                     tile.blend::<1, OF_TWO_ROWS>(core::array::from_fn(place), sums, true);
                 });
+            }
+        }
+    }
+
+    /// Computes a tile, does the steps of an epilogue, and stores the results: each warp those of neighbouring rows, some at a time. `col` is the first
+    /// column of this thread, and `sums_of` makes the sums of its columns and a row of the tile.
+    ///
+    /// # Safety
+    /// As for [`Self::compute`].
+    #[inline(always)]
+    unsafe fn finish(tile: &Tile<'_>, steps: &Steps<'_>, col: u32, sums_of: impl Fn(u32) -> [f32; COLUMNS]) {
+        let (warp, lane) = (thread::thread_idx_x() / warp::LANES, warp::lane_id());
+        // Warps that have columns of the same rows are neighbours.
+        let group = warp / WIDTH.div_ceil(warp::LANES);
+        let lines =
+            SumLines { are_columns: false, count: Self::WARP_ROWS * Self::STEPS_AT_ONCE, length: Self::WARP_COLUMNS };
+        // SAFETY: the caller's promise.
+        let memory = unsafe {
+            let len = lines.count * lines.length;
+            const { Self::MEMORY }.results.part(warp * len, len)
+        };
+        let (down, own) = match Self::NEIGHBOURS {
+            true => (lane / Self::LANES, lane % Self::LANES * COLUMNS as u32),
+            false => (0, lane),
+        };
+        let place = |line: u32, at: u32| line * Self::WARP_COLUMNS + at;
+        let own_place = |line: u32, i: usize| place(line, own + i as u32 * Self::DISTANCE) as usize;
+        let threads = Together { number: lane, count: warp::LANES };
+        let (mut first, end) = (group * ROWS * Self::WARP_ROWS, (group + 1) * ROWS * Self::WARP_ROWS);
+        let finished = tile.of_finished_sums();
+        loop {
+            let staged = StagedLines { lines, first: [tile.row + first, col - own], memory: &memory, place };
+            // SAFETY: all lanes come here. Each has places of its own, and the warp meets before and behind the steps, which other lanes do. Rows and
+            // columns are this warp's alone; neighbours begin at a multiple of their number.
+            unsafe {
+                let mut line = down;
+                while line < lines.count {
+                    let sums = sums_of(first + line);
+                    for i in 0..COLUMNS {
+                        memory.write(own_place(line, i), sums[i]);
+                    }
+                    line = hint::keep_rolled(line + Self::WARP_ROWS);
+                }
+                warp::sync_warp(warp::ALL_LANES);
+                staged.combine(tile, threads);
+                staged.apply(steps.left(), tile.product, [tile.c.rows(), tile.c.cols()], threads);
+                warp::sync_warp(warp::ALL_LANES);
+                let mut line = down;
+                while line < lines.count {
+                    let values = core::array::from_fn(|i| memory.read(own_place(line, i)));
+                    Self::store(&finished, first + line, col, values);
+                    line = hint::keep_rolled(line + Self::WARP_ROWS);
+                }
+            }
+            first = hint::keep_rolled(first + lines.count);
+            // (Where all rows are done at once, the compiler knows that B is not needed after the sums.)
+            if ROWS == Self::STEPS_AT_ONCE || first >= end {
+                return;
+            }
+        }
+    }
+
+    /// Stores what this thread has of a row of a tile that [overwrites](Tile::overwrites) C, from column `col` on.
+    ///
+    /// # Safety
+    /// The row and the columns are this thread's alone; neighbours begin at a multiple of their number.
+    #[inline(always)]
+    unsafe fn store(tile: &Tile<'_>, row: u32, col: u32, sums: [f32; COLUMNS]) {
+        let row = tile.row + row;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if Self::NEIGHBOURS {
+                tile.epilogue::<COLUMNS>(row, col, sums);
+            } else {
+                tile.epilogue_groups::<1, COLUMNS>(row, col, Self::DISTANCE, sums.map(|sum| [sum]));
             }
         }
     }
@@ -290,4 +389,35 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS
         assert!(all >= 1 && all.is_multiple_of(if all < LOADS { all } else { LOADS }));
         if all < LOADS { all } else { LOADS }
     };
+}
+
+/// The rows of a tile, with the first steps of an epilogue and then a function.
+struct InRows<'a, const WIDTH: u32, const ROWS: u32, const TERMS: usize, F> {
+    tile: &'a Tile<'a>,
+    first: InRegisters<'a>,
+    /// Those of this thread's columns.
+    biases: [f32; COLUMNS],
+    first_row: u32,
+    col: u32,
+    sums_of: F,
+}
+
+impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize, F: Fn(u32) -> [f32; COLUMNS]> WithFunction
+    for InRows<'_, WIDTH, ROWS, TERMS, F>
+{
+    type Result = ();
+
+    /// # Safety
+    /// As for [`Division::compute`], of a tile that overwrites C.
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn with(self, function: impl Fn(f32) -> f32) {
+        let Self { tile, first, biases, first_row, col, sums_of } = self;
+        let (factor, finished) = (tile.factor(), tile.of_finished_sums());
+        Division::<WIDTH, ROWS, TERMS>::for_rows::<1>(first_row, |[row]| {
+            let values = first.compute(biases, sums_of(row).map(|sum| factor * sum)).map(&function);
+            // SAFETY: this thread's rows and columns.
+            unsafe { Division::<WIDTH, ROWS, TERMS>::store(&finished, row, col, values) };
+        });
+    }
 }

@@ -21,11 +21,14 @@
 //!
 //! `gemm_whole_rows_fp32` is the same for tall products: what a block has as a whole are so many rows of one, and all of B.
 //!
+//! A bias of the columns and a lower bound a thread does with the sums that it has, and a function behind these on the way to memory. Epilogues with other
+//! steps are done where the results are in shared memory, step by step.
+//!
 //! Each sum is one fused operation for each k, in the order of k, as in the [naive kernels](super::basic): the same bits on every run, wherever a
 //! product stands in its batch. 256 threads with at most 64 registers, 48 KB of shared memory: four blocks on a multiprocessor of an H200, of
 //! which some copy while others multiply. Any device from sm_80 on.
 
-use blocks::epilogue::store_vector;
+use blocks::epilogue::{InRegisters, Neighbours, Step, Steps, WithFunction, store_vector};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
@@ -33,7 +36,7 @@ use cuda_std::async_copy;
 use cuda_std::prelude::*;
 
 #[cfg(not(target_arch = "nvptx64"))]
-use super::tiles::MAX_BLOCKS;
+use super::tiles::{MAX_BLOCKS, steps_fit};
 use super::tiles::{TiledGemm, divide};
 use crate::Matrix;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -174,9 +177,10 @@ impl Sizes {
     gemm.c().is_without_gaps(),
     products > 0,
     Sizes::of(&gemm).may_fit(),
-    Sizes::of(&gemm).of_all(products) <= ROOM.into()
+    Sizes::of(&gemm).of_all(products) <= ROOM.into(),
+    steps_fit(&steps, &gemm)
 ))]
-pub fn gemm_whole_fp32(gemm: TiledGemm<'_>, products: u32) {
+pub fn gemm_whole_fp32(gemm: TiledGemm<'_>, products: u32, steps: Steps<'_>) {
     let first = thread::block_idx_x() * products;
     let count = products.min(gemm.c().count().saturating_sub(first));
     let sizes = Sizes::of(&gemm);
@@ -185,7 +189,7 @@ pub fn gemm_whole_fp32(gemm: TiledGemm<'_>, products: u32) {
     let place_c = place_b + (products * of_b).next_multiple_of(FOUR);
     let k = gemm.effective_k();
     // SAFETY: the memory that the kernel names. What is copied are elements of A and B, of products that there are. All threads of
-    // the block come to the barriers, which separate copies, products and stores; each thread writes elements of C of its own.
+    // the block come to the barriers, which separate copies, products and stores; each thread writes elements of C of its own. The steps fit the results.
     unsafe {
         let shared = MEMORY.elements.slice();
         if k > 0 {
@@ -197,10 +201,22 @@ pub fn gemm_whole_fp32(gemm: TiledGemm<'_>, products: u32) {
         async_copy::commit_group();
         async_copy::wait_group::<0>();
         thread::sync_threads();
-        multiply(&gemm, &shared, sizes, [0, place_b, place_c], count, k);
+        let in_passing = InPassing::of(&gemm, &steps, first);
+        multiply(&gemm, &shared, sizes, [0, place_b, place_c], count, k, &in_passing);
         thread::sync_threads();
-        let c = gemm.c().first().data();
-        store(&gemm, c, &shared, place_c, u64::from(first) * u64::from(of_c), count * of_c);
+        let c = gemm.c().first();
+        let by_rows = c.col_stride() == 1;
+        let results = Results {
+            data: c.data(),
+            from: u64::from(first) * u64::from(of_c),
+            shared: &shared,
+            place: place_c,
+            count: count * of_c,
+            extents: if by_rows { [sizes.m, sizes.n] } else { [sizes.n, sizes.m] },
+            by_rows,
+            first: [first, 0],
+        };
+        results.finish(&gemm, &steps, &in_passing);
     }
 }
 
@@ -232,9 +248,10 @@ fn have_whole_rows(gemm: &TiledGemm<'_>) -> bool {
     rows > 0,
     Sizes::of(&gemm).with_rows(rows).may_fit(),
     Sizes::of(&gemm).with_rows(rows).of_all(1) <= ROOM.into(),
-    u64::from(gemm.m().div_ceil(rows)) * u64::from(gemm.c().count()) <= MAX_BLOCKS
+    u64::from(gemm.m().div_ceil(rows)) * u64::from(gemm.c().count()) <= MAX_BLOCKS,
+    steps_fit(&steps, &gemm)
 ))]
-pub fn gemm_whole_rows_fp32(gemm: TiledGemm<'_>, rows: u32) {
+pub fn gemm_whole_rows_fp32(gemm: TiledGemm<'_>, rows: u32, steps: Steps<'_>) {
     let (whole_parts, rest) = divide(gemm.m(), rows);
     let (product, part) = divide(thread::block_idx_x(), whole_parts + u32::from(rest > 0));
     if product >= gemm.c().count() {
@@ -264,9 +281,20 @@ pub fn gemm_whole_rows_fp32(gemm: TiledGemm<'_>, rows: u32) {
         async_copy::commit_group();
         async_copy::wait_group::<0>();
         thread::sync_threads();
-        multiply(&gemm, &shared, sizes, [0, place_b, place_c], 1, k);
+        let in_passing = InPassing::of(&gemm, &steps, product);
+        multiply(&gemm, &shared, sizes, [0, place_b, place_c], 1, k, &in_passing);
         thread::sync_threads();
-        store(&gemm, gemm.c().at(product).data(), &shared, place_c, u64::from(first) * u64::from(sizes.n), of_c);
+        let results = Results {
+            data: gemm.c().at(product).data(),
+            from: u64::from(first) * u64::from(sizes.n),
+            shared: &shared,
+            place: place_c,
+            count: of_c,
+            extents: [sizes.m, sizes.n],
+            by_rows: true,
+            first: [product, first],
+        };
+        results.finish(&gemm, &steps, &in_passing);
     }
 }
 
@@ -379,10 +407,30 @@ impl Copied<'_> {
     }
 }
 
+/// The steps of an epilogue that are done in passing, if those are all of them.
+struct InPassing<'a> {
+    is_all: bool,
+    /// Those that a thread does with its sums before they are in shared memory.
+    first: InRegisters<'a>,
+    /// What is done to results on their way to memory.
+    function: Step<'a>,
+    /// The first product of the block.
+    product: u32,
+}
+
+impl<'a> InPassing<'a> {
+    #[inline(always)]
+    fn of(gemm: &TiledGemm<'_>, steps: &'a Steps<'_>, product: u32) -> Self {
+        let (first, mut left) = steps.in_registers(gemm.overwrites());
+        let function = left.take_without_operand();
+        Self { is_all: gemm.overwrites() && !steps.is_empty() && left.is_empty(), first, function, product }
+    }
+}
+
 /// Multiplies `count` products that are in shared memory, A, B and C at these places.
 ///
 /// # Safety
-/// They are, and there is room for C; all threads of the block come here, and barriers separate this from what comes before and after.
+/// They are, and there is room for C; the steps fit the results; all threads of the block come here, and barriers separate this from what comes before and after.
 #[inline(always)]
 unsafe fn multiply(
     gemm: &TiledGemm<'_>,
@@ -391,6 +439,7 @@ unsafe fn multiply(
     [place_a, place_b, place_c]: [u32; 3],
     count: u32,
     k: u32,
+    steps: &InPassing<'_>,
 ) {
     let c = gemm.c().first();
     let Sizes { m, n, .. } = sizes;
@@ -425,6 +474,12 @@ unsafe fn multiply(
             }
             term = hint::keep_rolled(term + 1);
         }
+        if steps.is_all {
+            let factor = gemm.factor();
+            // SAFETY: the steps fit the results, by the caller's promise.
+            let biases = unsafe { steps.first.biases(steps.product + product, cols, n) };
+            sums = sums.map(|row| steps.first.compute(biases, row.map(|sum| factor * sum)));
+        }
         let of_c = place_c + product * one_c;
         for i in 0..SIDE {
             for j in 0..SIDE {
@@ -438,49 +493,188 @@ unsafe fn multiply(
     }
 }
 
-/// The epilogue of `count` elements of the data of all C, or of one, from element `from` on, whose sums are at `place`.
-///
-/// # Safety
-/// They are elements of C that no other block accesses; all threads of the block come here, after a barrier.
-#[inline(always)]
-unsafe fn store(
-    gemm: &TiledGemm<'_>,
-    data: GlobalSliceMut<'_, f32>,
-    shared: &SharedSlice<f32>,
-    place: u32,
+/// Elements of the data of all C, or of one: `count` of them, from element `from` on, whose sums are at `place` of the shared memory.
+struct Results<'a> {
+    data: GlobalSliceMut<'a, f32>,
     from: u64,
+    shared: &'a SharedSlice<f32>,
+    place: u32,
     count: u32,
-) {
-    let mut first = 0;
-    if (data.as_mut_ptr() as u64 + 4 * from).is_multiple_of(16) {
-        let factor = gemm.factor();
-        first = count / FOUR * FOUR;
-        let mut i = thread::thread_idx_x() * FOUR;
-        while i < first {
-            let at = (from + u64::from(i)) as usize;
-            // SAFETY: the caller's promise; both begin at multiples of four elements.
-            unsafe {
-                let sums = shared.read4((place + i) as usize);
-                let values = if gemm.overwrites() {
-                    sums.map(|sum| factor * sum)
-                } else {
-                    let before = data.get4_unchecked(at);
-                    core::array::from_fn(|j| gemm.value(sums[j], || before[j]))
-                };
-                store_vector(data, at, values);
+    /// The lines of a product, and the elements of a line: rows, or columns where C has these side by side.
+    extents: [u32; 2],
+    by_rows: bool,
+    /// The product of the first element, and its line.
+    first: [u32; 2],
+}
+
+/// The elements that a thread loads for a step before it computes.
+const LOADS: u32 = 4;
+
+impl Results<'_> {
+    /// The epilogue: `α·sum + β·C`, the steps that have not been done yet, and the stores.
+    ///
+    /// # Safety
+    /// They are elements of C that no other block accesses; all threads of the block come here, after a barrier. The steps fit the results.
+    #[inline(always)]
+    unsafe fn finish(&self, gemm: &TiledGemm<'_>, steps: &Steps<'_>, in_passing: &InPassing<'_>) {
+        // SAFETY: the caller's promise. Each thread does the steps with sums of its own, and stores what others have left, behind the barrier.
+        unsafe {
+            if in_passing.is_all {
+                in_passing.function.dispatch(Stores(self));
+            } else if !steps.is_empty() {
+                self.apply(gemm, steps);
+                thread::sync_threads();
+                self.overwrite(|value| value);
+            } else if gemm.overwrites() {
+                let factor = gemm.factor();
+                self.overwrite(|sum| factor * sum);
+            } else {
+                self.store(true, |sum, before| gemm.value(sum, || before));
             }
-            i = hint::keep_rolled(i + THREADS * FOUR);
         }
     }
-    let mut i = first + thread::thread_idx_x();
-    while i < count {
-        let at = (from + u64::from(i)) as usize;
+
+    /// Stores what `value` makes of the sums.
+    ///
+    /// # Safety
+    /// As for [`Results::finish`].
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn overwrite(&self, value: impl Fn(f32) -> f32) {
         // SAFETY: the caller's promise.
-        unsafe {
-            let value = gemm.value(shared.read((place + i) as usize), || data.get_unchecked(at));
-            data.set_unchecked(at, value);
+        unsafe { self.store(false, |sum, _| value(sum)) };
+    }
+
+    /// Element `i`, as steps know it.
+    #[inline(always)]
+    fn neighbours(&self, i: u32) -> Neighbours {
+        let [lines, length] = self.extents;
+        let (line, number) = divide(i, length);
+        let (product, line) = divide(line, lines);
+        let (product, line) = (self.first[0] + product, self.first[1] + line);
+        let [row, col] = if self.by_rows { [line, number] } else { [number, line] };
+        Neighbours::one(product, row, col)
+    }
+
+    /// Makes `α·sum + β·C` of the sums, and does the steps, in place: each thread with elements as many apart as there are threads.
+    ///
+    /// # Safety
+    /// As for [`Results::finish`].
+    #[inline(always)]
+    unsafe fn apply(&self, gemm: &TiledGemm<'_>, steps: &Steps<'_>) {
+        let number = thread::thread_idx_x();
+        let place = |i: u32| (self.place + i) as usize;
+        let mut i = number;
+        while i < self.count {
+            // SAFETY: a sum of this thread's, and its element of C.
+            unsafe {
+                let before = || self.data.get_unchecked((self.from + u64::from(i)) as usize);
+                self.shared.write(place(i), gemm.value(self.shared.read(place(i)), before));
+            }
+            i = hint::keep_rolled(i + THREADS);
         }
-        i = hint::keep_rolled(i + THREADS);
+        let mut left = steps.left();
+        while !left.is_empty() {
+            let step = left.take();
+            if !step.has_operand() {
+                // SAFETY: sums of this thread's.
+                unsafe { step.dispatch(OfAll(self)) };
+                continue;
+            }
+            let mut i = number;
+            while i < self.count {
+                // SAFETY: the step has an operand, with an element for each result; sums of this thread's.
+                unsafe {
+                    let mut loaded = [[0.0]; LOADS as usize];
+                    for load in 0..LOADS {
+                        if i + load * THREADS < self.count {
+                            loaded[load as usize] = step.load::<1>(self.neighbours(i + load * THREADS));
+                        }
+                    }
+                    for load in 0..LOADS {
+                        if i + load * THREADS < self.count {
+                            let place = place(i + load * THREADS);
+                            let [value] = step.combine([self.shared.read(place)], loaded[load as usize]);
+                            self.shared.write(place, value);
+                        }
+                    }
+                }
+                i = hint::keep_rolled(i + LOADS * THREADS);
+            }
+        }
+    }
+
+    /// Stores what `value` makes of each sum and of what C was; zero, unless `reads` says so.
+    ///
+    /// # Safety
+    /// As for [`Results::finish`].
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn store(&self, reads: bool, value: impl Fn(f32, f32) -> f32) {
+        let &Self { data, from, shared, place, count, .. } = self;
+        let mut first = 0;
+        if (data.as_mut_ptr() as u64 + 4 * from).is_multiple_of(16) {
+            first = count / FOUR * FOUR;
+            let mut i = thread::thread_idx_x() * FOUR;
+            while i < first {
+                let at = (from + u64::from(i)) as usize;
+                // SAFETY: the caller's promise; both begin at multiples of four elements.
+                unsafe {
+                    let sums = shared.read4((place + i) as usize);
+                    let before = if reads { data.get4_unchecked(at) } else { [0.0; 4] };
+                    store_vector(data, at, core::array::from_fn::<_, 4, _>(|j| value(sums[j], before[j])));
+                }
+                i = hint::keep_rolled(i + THREADS * FOUR);
+            }
+        }
+        let mut i = first + thread::thread_idx_x();
+        while i < count {
+            let at = (from + u64::from(i)) as usize;
+            // SAFETY: the caller's promise.
+            unsafe {
+                let before = if reads { data.get_unchecked(at) } else { 0.0 };
+                data.set_unchecked(at, value(shared.read((place + i) as usize), before));
+            }
+            i = hint::keep_rolled(i + THREADS);
+        }
+    }
+}
+
+/// A function that is done to results on their way to memory.
+struct Stores<'a>(&'a Results<'a>);
+
+impl WithFunction for Stores<'_> {
+    type Result = ();
+
+    /// # Safety
+    /// As for [`Results::finish`].
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn with(self, function: impl Fn(f32) -> f32) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.overwrite(function) };
+    }
+}
+
+/// A step without an operand, done with all of a thread's results.
+struct OfAll<'a>(&'a Results<'a>);
+
+impl WithFunction for OfAll<'_> {
+    type Result = ();
+
+    /// # Safety
+    /// As for [`Results::apply`].
+    #[inline(always)]
+    #[track_caller]
+    unsafe fn with(self, function: impl Fn(f32) -> f32) {
+        let Self(results) = self;
+        let mut i = thread::thread_idx_x();
+        while i < results.count {
+            let place = (results.place + i) as usize;
+            // SAFETY: the caller's promise.
+            unsafe { results.shared.write(place, function(results.shared.read(place))) };
+            i = hint::keep_rolled(i + THREADS);
+        }
     }
 }
 

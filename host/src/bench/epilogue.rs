@@ -30,7 +30,7 @@ use tilewright::plan::{ConstantsChoice, Description, GemmPlan, Options, Tables, 
 use tilewright::{Activation, DeviceMatrix, Epilogue, Precision, Sizes};
 
 /// What is measured if no sizes are given: squares, sums that are long or short, results that are high or wide.
-const SIZES: [[usize; 3]; 12] = [
+const SIZES: [[usize; 3]; 16] = [
     [1024, 1024, 1024],
     [2048, 2048, 2048],
     [4096, 4096, 4096],
@@ -43,6 +43,10 @@ const SIZES: [[usize; 3]; 12] = [
     [4095, 4095, 1024],
     [65536, 64, 1024],
     [2048, 4096, 8192],
+    [1048576, 256, 3],
+    [16384, 16384, 8],
+    [500000, 64, 16],
+    [300000, 45, 12],
 ];
 
 /// What comes after a product: a bias for each column, and then, if any, an activation.

@@ -1,5 +1,6 @@
 //! Sums of few terms, whose time is that of writing C: [`gpu_kernels::gemm::outer`]. They take operands in any layout.
 
+use gpu_kernels::epilogue::Steps;
 use gpu_kernels::gemm::outer::*;
 use gpu_kernels::gemm::tiles::{TileShape, TiledGemm};
 
@@ -11,14 +12,18 @@ use crate::{Device, Error, Sizes};
 /// The contract: at most so many terms.
 #[derive(Debug)]
 struct Outer {
-    launch: fn(&Device, TiledGemm<'_>) -> Result<(), Error>,
+    launch: for<'a> fn(&Device, TiledGemm<'a>, Steps<'a>) -> Result<(), Error>,
     stores: Stores,
     most_terms: u32,
 }
 
 impl Contract for Outer {
     fn launch(&self, device: &Device, call: &Call<'_>) -> Result<(), Error> {
-        (self.launch)(device, call.gemm)
+        (self.launch)(device, call.gemm, call.steps)
+    }
+
+    fn does_steps(&self) -> bool {
+        true
     }
 
     fn most(&self) -> Sizes {
@@ -49,7 +54,7 @@ macro_rules! outer_kernels {
             outer($tile, $performance).of_any_layout(
                 $kernel::FACTS,
                 &Outer {
-                    launch: |device, gemm| device.launch($kernel { gemm }),
+                    launch: |device, gemm, steps| device.launch($kernel { gemm, steps }),
                     stores: Stores::$stores,
                     most_terms: $most_terms,
                 },

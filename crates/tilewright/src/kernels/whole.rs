@@ -31,7 +31,7 @@ impl Contract for Whole {
         let gemm = call.gemm;
         let most = whole::Sizes::of(&gemm).most_products();
         let products = products_of_a_block(most, gemm.a().count(), device.multiprocessors());
-        device.launch(gemm_whole_fp32 { gemm, products })
+        device.launch(gemm_whole_fp32 { gemm, products, steps: call.steps })
     }
 
     fn refusal(&self, product: &Description) -> Option<Refusal> {
@@ -78,6 +78,10 @@ impl Contract for Whole {
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
         let most = sizes_of(product).most_products().max(1);
         (product.batch as u128).div_ceil(most.into())
+    }
+
+    fn does_steps(&self) -> bool {
+        true
     }
 
     fn stores(&self) -> Stores {
@@ -197,7 +201,7 @@ impl Contract for WholeRows {
         let gemm = call.gemm;
         let all = u64::from(gemm.m()) * u64::from(gemm.a().count());
         let rows = rows_of_a_block(whole::Sizes::of(&gemm).most_rows(), all, device.multiprocessors());
-        device.launch(gemm_whole_rows_fp32 { gemm, rows })
+        device.launch(gemm_whole_rows_fp32 { gemm, rows, steps: call.steps })
     }
 
     fn refusal(&self, product: &Description) -> Option<Refusal> {
@@ -242,6 +246,10 @@ impl Contract for WholeRows {
     fn blocks(&self, _tile: Option<TileShape>, product: &Description, _splits: u32) -> u128 {
         let most = sizes_of(product).most_rows().max(1);
         (product.m as u128).div_ceil(most.into()) * product.batch as u128
+    }
+
+    fn does_steps(&self) -> bool {
+        true
     }
 
     fn stores(&self) -> Stores {

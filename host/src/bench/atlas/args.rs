@@ -130,7 +130,7 @@ impl AtlasFlags {
             return Err(Error::Usage("--sample is 0: nothing is left to measure".to_owned()));
         }
         let beta = self.beta.unwrap_or(0.0);
-        if !(beta.abs() < 1.0) {
+        if beta.is_nan() || beta.abs() >= 1.0 {
             return Err(Error::Usage(format!(
                 "--beta is {beta}: the same C is added to again and again, so that a factor of 1 or more would make it infinite"
             )));

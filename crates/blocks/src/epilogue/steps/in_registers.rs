@@ -161,4 +161,64 @@ impl InRegisters<'_> {
             }
         }
     }
+
+    /// The biases of `N` columns of the results of a product, of which there are `count`, for a thread that has values of these columns only; zeros for
+    /// columns that there are not, and if there is no bias.
+    ///
+    /// ```
+    /// use blocks::epilogue::{StepOperand, Steps};
+    /// use blocks::matrix::Matrix;
+    /// use cuda_std::{GlobalSlice, examples};
+    ///
+    /// let values = examples::run_over(1, &mut [3.0, 5.0, 7.0], |biases: GlobalSlice<f32>| {
+    ///     let bias = StepOperand::new(Matrix::new(biases, 9, 3, 0, 1).unwrap(), 0, 1).unwrap();
+    ///     let steps = Steps::none().add(2.0, bias).unwrap();
+    ///     let (first, _) = steps.in_registers(true);
+    ///     // SAFETY: there is a bias for each of the three columns.
+    ///     first.compute(unsafe { first.biases(0, [2, 3], 3) }, [0.5, 0.25])
+    /// });
+    /// assert_eq!(values, [[14.5, 0.25]]);
+    /// ```
+    ///
+    /// # Safety
+    /// The steps [fit](Steps::fit) results with so many columns, and this product.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn biases<const N: usize>(&self, product: u32, cols: [u32; N], count: u32) -> [f32; N] {
+        let mut biases = [0.0; N];
+        if self.has_bias {
+            for i in 0..N {
+                if cols[i] < count {
+                    let place = u64::from(product) * self.stride + u64::from(cols[i]) * self.distance;
+                    // SAFETY: the operand has an element for each column of each product, by the caller's promise.
+                    biases[i] = unsafe { self.data.get_unchecked(place as usize) };
+                }
+            }
+        }
+        biases
+    }
+
+    /// Does them with values of columns whose [biases](InRegisters::biases) are these.
+    ///
+    /// ```
+    /// use blocks::epilogue::{Activation, Steps};
+    ///
+    /// let steps = Steps::none().activation(Activation::Relu)?;
+    /// assert_eq!(steps.in_registers(true).0.compute([0.0; 2], [3.0, -1.0]), [3.0, 0.0]);
+    /// # Ok::<(), blocks::epilogue::TooManySteps>(())
+    /// ```
+    #[inline(always)]
+    pub fn compute<const N: usize>(&self, biases: [f32; N], mut values: [f32; N]) -> [f32; N] {
+        if self.has_bias {
+            for i in 0..N {
+                values[i] = math::fma(self.factor, biases[i], values[i]);
+            }
+        }
+        if self.has_bound {
+            for i in 0..N {
+                values[i] = math::maximum(values[i], self.least);
+            }
+        }
+        values
+    }
 }
