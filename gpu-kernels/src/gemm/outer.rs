@@ -45,7 +45,7 @@ use crate::gemm::staged_steps::StagedLines;
 use crate::gemm::sum_lines::{SumLines, Together};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::gemm::tiles::{MAX_BLOCKS, steps_fit};
-use crate::gemm::tiles::{TOGETHER, Tile, TileShape, TiledGemm};
+use crate::gemm::tiles::{Tile, TileShape, TiledGemm};
 
 /// The threads of a block.
 const THREADS: u32 = 256;
@@ -65,9 +65,6 @@ type Of16 = Division<4, 4, 16>;
 type Of32 = Division<8, 4, 16>;
 type Of256 = Division<64, 8, 8>;
 type Of1024 = Division<256, 32, 16>;
-
-/// The columns of two rows that a thread has.
-const OF_TWO_ROWS: usize = 2 * COLUMNS;
 
 /// The tile of `gemm_outer_16_fp32`.
 pub const TILE_16: TileShape = Of16::TILE;
@@ -184,41 +181,21 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS
             }
             sums
         };
-        if !steps.is_empty() {
+        // SAFETY: all threads come here; the steps fit the results, and each thread has rows and columns of its own.
+        unsafe {
+            if steps.is_empty() && tile.overwrites() {
+                Self::for_rows(first_row, |row| Self::store(&tile, row, col, sums_of(row)));
+                return;
+            }
             let (first, mut left) = steps.in_registers(tile.overwrites());
             let function = left.take_without_operand();
-            // SAFETY: all threads come here; the steps fit the results, and each thread has rows and columns of its own.
-            unsafe {
-                if tile.overwrites() && left.is_empty() {
-                    let cols = core::array::from_fn(|i| col + i as u32 * Self::DISTANCE);
-                    let biases = first.biases(tile.product, cols, tile.c.cols());
-                    let tile = &tile;
-                    function.dispatch(InRows::<WIDTH, ROWS, TERMS, _> { tile, first, biases, first_row, col, sums_of });
-                } else {
-                    Self::finish(&tile, steps, col, sums_of);
-                }
-            }
-            return;
-        }
-        // Rows behind the last one of the tile are another block's.
-        let row_of_c = |row| if row < Self::TILE.m { tile.row + row } else { u32::MAX };
-        let sums_of_row = |row: u32| sums_of(row.min(Self::TILE.m - 1));
-        // SAFETY: each thread has rows and columns of its own; neighbours begin at a multiple of their number.
-        unsafe {
-            if tile.overwrites() {
-                Self::for_rows::<1>(first_row, |[row]| Self::store(&tile, row, col, sums_of(row)));
-            } else if Self::NEIGHBOURS {
-                Self::for_rows::<TOGETHER>(first_row, |rows| {
-                    tile.epilogue_rows::<COLUMNS, TOGETHER>(rows.map(row_of_c), col, rows.map(sums_of_row));
-                });
+            if tile.overwrites() && left.is_empty() {
+                let cols = core::array::from_fn(|i| col + i as u32 * Self::DISTANCE);
+                let biases = first.biases(tile.product, cols, tile.c.cols());
+                let tile = &tile;
+                function.dispatch(InRows::<WIDTH, ROWS, TERMS, _> { tile, first, biases, first_row, col, sums_of });
             } else {
-                Self::for_rows::<2>(first_row, |rows| {
-                    let sums = rows.map(sums_of_row);
-                    let (of, column) = (|i: usize| i / COLUMNS, |i: usize| i % COLUMNS);
-                    let place = |i| [row_of_c(rows[of(i)]), col + column(i) as u32 * Self::DISTANCE];
-                    let sums = core::array::from_fn(|i| [sums[of(i)][column(i)]]);
-                    tile.blend::<1, OF_TWO_ROWS>(core::array::from_fn(place), sums, true);
-                });
+                Self::finish(&tile, steps, col, sums_of);
             }
         }
     }
@@ -298,14 +275,13 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize> Division<WIDTH, ROWS
         }
     }
 
-    /// Hands out this thread's rows of the tile, from its first one on, `AT_ONCE` at a time, of which all but the first may lie behind the tile's
-    /// last row.
+    /// Hands out this thread's rows of the tile, from its first one on.
     #[inline(always)]
-    fn for_rows<const AT_ONCE: usize>(first: u32, mut visit: impl FnMut([u32; AT_ONCE])) {
+    fn for_rows(first: u32, mut visit: impl FnMut(u32)) {
         let mut row = first;
         while row < Self::TILE.m {
-            visit(core::array::from_fn(|i| row + i as u32 * Self::GROUPS));
-            row = hint::keep_rolled(row + AT_ONCE as u32 * Self::GROUPS);
+            visit(row);
+            row = hint::keep_rolled(row + Self::GROUPS);
         }
     }
 
@@ -414,7 +390,7 @@ impl<const WIDTH: u32, const ROWS: u32, const TERMS: usize, F: Fn(u32) -> [f32; 
     unsafe fn with(self, function: impl Fn(f32) -> f32) {
         let Self { tile, first, biases, first_row, col, sums_of } = self;
         let (factor, finished) = (tile.factor(), tile.of_finished_sums());
-        Division::<WIDTH, ROWS, TERMS>::for_rows::<1>(first_row, |[row]| {
+        Division::<WIDTH, ROWS, TERMS>::for_rows(first_row, |row| {
             let values = first.compute(biases, sums_of(row).map(|sum| factor * sum)).map(&function);
             // SAFETY: this thread's rows and columns.
             unsafe { Division::<WIDTH, ROWS, TERMS>::store(&finished, row, col, values) };

@@ -507,27 +507,6 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_outer_1024_fp32"],
     },
     Mutant {
-        what: "does steps with sums that are not there yet",
-        file: "gpu-kernels/src/gemm/outer.rs",
-        from: "warp::sync_warp(warp::ALL_LANES);\n                staged.combine",
-        to: "staged.combine",
-        kernels: &["gemm_outer_1024_fp32"],
-    },
-    Mutant {
-        what: "stores what other lanes have not done the steps with yet",
-        file: "gpu-kernels/src/gemm/outer.rs",
-        from: "warp::sync_warp(warp::ALL_LANES);\n                let mut line = down;",
-        to: "let mut line = down;",
-        kernels: &["gemm_outer_256_fp32"],
-    },
-    Mutant {
-        what: "stores what other threads have not done the steps with yet",
-        file: "gpu-kernels/src/gemm/whole.rs",
-        from: "self.apply(gemm, steps);\n                thread::sync_threads();",
-        to: "self.apply(gemm, steps);",
-        kernels: &["gemm_whole_fp32"],
-    },
-    Mutant {
         what: "does the steps of another row",
         file: "gpu-kernels/src/gemm/whole.rs",
         from: "first: [product, first],",

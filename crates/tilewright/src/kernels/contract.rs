@@ -251,6 +251,8 @@ pub(crate) struct Performance {
     pub(crate) waits: bool,
     /// How many times as long it takes where all lines of A or B are one: many blocks then ask one part of the second-level cache for the same memory.
     pub(crate) repeated: f64,
+    /// How many times as long as others its blocks wait for what C was.
+    pub(crate) old_values: f64,
     /// The share of the memory's bandwidth that its accesses reach, at the most. More than 1 where reading is all that it does.
     pub(crate) of_bandwidth: f64,
     /// How many times its share of the memory's bandwidth a multiprocessor reaches where others have no blocks: with A row-major, and column-major.
@@ -273,6 +275,7 @@ impl Performance {
             copies_pairs: false,
             waits: false,
             repeated: 1.0,
+            old_values: 1.0,
             of_bandwidth: 1.0,
             alone: [f64::INFINITY; 2],
             by_columns: [1.0; 2],
@@ -339,6 +342,11 @@ impl Performance {
     /// With how many times as long it takes where all lines are one.
     pub(crate) const fn repeated(self, times: f64) -> Self {
         Self { repeated: times, ..self }
+    }
+
+    /// With how many times as long as others its blocks wait for what C was.
+    pub(crate) const fn old_values(self, times: f64) -> Self {
+        Self { old_values: times, ..self }
     }
 }
 

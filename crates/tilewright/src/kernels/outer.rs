@@ -66,6 +66,6 @@ macro_rules! outer_kernels {
 outer_kernels! {
     gemm_outer_16_fp32 TILE_16 Performance::new(2, 0.37).block(2.3).unaligned(1.3), Rows MOST_TERMS[1];
     gemm_outer_32_fp32 TILE_32 Performance::new(2, 0.327).block(1.72).unaligned(1.5), Rows MOST_TERMS[1];
-    gemm_outer_256_fp32 TILE_256 Performance::new(3, 0.69).block(2.33).unaligned(1.1), WholeRows MOST_TERMS[0];
+    gemm_outer_256_fp32 TILE_256 Performance::new(3, 0.69).block(2.33).unaligned(1.1).old_values(0.9), WholeRows MOST_TERMS[0];
     gemm_outer_1024_fp32 TILE_1024 Performance::new(2, 0.707).block(5.03).unaligned(1.04), WholeRows MOST_TERMS[1];
 }

@@ -13,14 +13,14 @@ const LARGE: Common = Common {
     scheme: Scheme::Fp32,
     sums: SumOrder::OneByOne,
     tile: TILE,
-    performance: Performance::new(1, 0.83).block(4.8).unaligned(1.03),
+    performance: Performance::new(1, 0.83).block(4.8).unaligned(1.03).old_values(1.5),
 };
 
 /// The kernels with tiles for which every GPU has enough shared memory.
 const MEDIUM: Common = Common {
     idea: "the same with tiles of 128x128, for GPUs with less shared memory",
     tile: TILE_128,
-    performance: Performance::new(1, 0.748).block(2.9).unaligned(1.03),
+    performance: Performance::new(1, 0.748).block(2.9).unaligned(1.03).old_values(1.5),
     ..LARGE
 };
 
@@ -28,7 +28,7 @@ const MEDIUM: Common = Common {
 const SMALL: Common = Common {
     idea: "the same with smaller tiles, for products that would have too few large ones",
     tile: TILE_64,
-    performance: Performance::new(4, 0.687).block(1.78).unaligned(1.06),
+    performance: Performance::new(4, 0.687).block(1.78).unaligned(1.06).old_values(2.5),
     ..LARGE
 };
 

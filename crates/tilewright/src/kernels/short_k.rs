@@ -16,12 +16,12 @@ use crate::{Error, Sizes};
 pub static WGMMA_SHORT_FP32_3XFP16: [KernelInfo; 2] = [
     KernelInfo {
         idea: "as packed operands are multiplied, for small k; TMA stores the results",
-        performance: Performance::new(1, 1.08).block(3.35),
+        performance: Performance::new(1, 1.08).block(3.35).old_values(0.6),
         ..short(gemm_wgmma_packed_short_fp32_3xfp16::FACTS, &Short { by_tma: true })
     },
     KernelInfo {
         idea: "as packed operands are multiplied, for small k; warps of their own store the results, whose rows may begin anywhere",
-        performance: Performance::new(1, 1.0).block(8.6),
+        performance: Performance::new(1, 1.0).block(8.6).old_values(0.55),
         ..short(gemm_wgmma_packed_short_rows_fp32_3xfp16::FACTS, &Short { by_tma: false })
     },
 ];

@@ -71,6 +71,10 @@ const SIDE_OF_PREPARED: usize = 64;
 const BLOCKS_OF_PREPARED: f64 = 5.0;
 const WAVES_OF_PREPARED: f64 = 3.0;
 
+/// What a wave of blocks waits for each element of a tile if C is read, in seconds: a block asks for what C was when it has its sums, some of it at a time.
+/// (On an H200, and what most kernels have under way: tiles of 32×32 to 256×128 take 0.3 to 9 µs.)
+const OLD_VALUE_SECONDS: f64 = 0.29e-9;
+
 /// How many times as many sectors are touched where the neighbours of a row are pairs, than where they are fours.
 const PAIRS: f64 = 1.5;
 
@@ -105,6 +109,8 @@ pub struct Features {
     trips: f64,
     /// The waves of blocks that find nothing to do.
     idle_waves: f64,
+    /// How long blocks wait for what C was.
+    old_seconds: f64,
     /// The bytes that the kernel has to read and write, and more where its accesses do not reach the bandwidth.
     traffic: f64,
     /// Those of them that it stores from registers.
@@ -313,6 +319,13 @@ impl Features {
             partials: results_again + if is_reduced { results * (2.0 * partials + 1.0) } else { 0.0 },
             trips: if is_reduced { trips_of_reduction(product.n, splits) } else { 0.0 },
             idle_waves: if candidate.fallback.is_some() { waves } else { 0.0 },
+            old_seconds: match kernel.tile {
+                Some(tile) if !product.beta_is_zero && !is_reduced => {
+                    let elements = f64::from(tile.m) * f64::from(tile.n);
+                    waves * elements * OLD_VALUE_SECONDS * kernel.performance.old_values
+                }
+                _ => 0.0,
+            },
             traffic: product.traffic() / kernel.performance.of_bandwidth * by_few(kernel, blocks, multiprocessors),
             from_registers: if matches!(stores, Stores::WholeRows | Stores::Lines) { 0.0 } else { results },
             waves,
@@ -327,6 +340,7 @@ impl Features {
             + self.idle_waves * machine.idle_block_seconds
             + self.partials / machine.bandwidth
             + self.trips * machine.wave_seconds
+            + self.old_seconds
             + (self.prepared / (machine.preparing_share * machine.bandwidth))
                 .max(self.prepared_waves * WAVES_OF_PREPARED * machine.wave_seconds);
         // The last part is for what takes longer than the bytes alone.
