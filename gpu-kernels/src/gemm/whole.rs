@@ -215,6 +215,7 @@ pub fn gemm_whole_fp32(gemm: TiledGemm<'_>, products: u32, steps: Steps<'_>) {
             extents: if by_rows { [sizes.m, sizes.n] } else { [sizes.n, sizes.m] },
             by_rows,
             first: [first, 0],
+            place_in_all: u64::from(first) * u64::from(of_c),
         };
         results.finish(&gemm, &steps, &in_passing);
     }
@@ -293,6 +294,7 @@ pub fn gemm_whole_rows_fp32(gemm: TiledGemm<'_>, rows: u32, steps: Steps<'_>) {
             extents: [sizes.m, sizes.n],
             by_rows: true,
             first: [product, first],
+            place_in_all: u64::from(product) * gemm.c().stride() + u64::from(first) * u64::from(sizes.n),
         };
         results.finish(&gemm, &steps, &in_passing);
     }
@@ -505,10 +507,12 @@ struct Results<'a> {
     by_rows: bool,
     /// The product of the first element, and its line.
     first: [u32; 2],
+    /// Where in all of C the first element is.
+    place_in_all: u64,
 }
 
 /// The elements that a thread loads for a step before it computes.
-const LOADS: u32 = 4;
+const LOADS: u32 = 8;
 
 impl Results<'_> {
     /// The epilogue: `α·sum + β·C`, the steps that have not been done yet, and the stores.
@@ -581,6 +585,8 @@ impl Results<'_> {
                 unsafe { step.dispatch(OfAll(self)) };
                 continue;
             }
+            // A residual, most often.
+            let is_flat = step.lies_like(&gemm.c().first(), gemm.c().stride());
             let mut i = number;
             while i < self.count {
                 // SAFETY: the step has an operand, with an element for each result; sums of this thread's.
@@ -588,7 +594,11 @@ impl Results<'_> {
                     let mut loaded = [[0.0]; LOADS as usize];
                     for load in 0..LOADS {
                         if i + load * THREADS < self.count {
-                            loaded[load as usize] = step.load::<1>(self.neighbours(i + load * THREADS));
+                            let i = i + load * THREADS;
+                            loaded[load as usize] = match is_flat {
+                                true => [step.load_at(self.place_in_all + u64::from(i))],
+                                false => step.load::<1>(self.neighbours(i)),
+                            };
                         }
                     }
                     for load in 0..LOADS {

@@ -24,9 +24,9 @@ use super::Epilogue;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::activation::Activation;
 use super::activation::{ByExponential, by_exponential, gelu, gelu_tanh, leaky_relu, tanh};
-use crate::matrix::Matrix;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::matrix::ShapeError;
+use crate::matrix::{Matrix, MatrixMut};
 
 /// The most steps.
 ///
@@ -479,6 +479,51 @@ impl Step<'_> {
             }
         }
         loaded
+    }
+
+    /// Whether the operand's elements lie as those of these results do, of which each product is `stride` elements behind the one before: then an element of the
+    /// results and the one of the operand that belongs to it are at the same place of their data.
+    ///
+    /// ```
+    /// use blocks::epilogue::{StepOperand, Steps};
+    /// use blocks::matrix::{Matrix, MatrixMut};
+    /// use cuda_std::{GlobalSlice, GlobalSliceMut};
+    ///
+    /// let residual = Matrix::new(GlobalSlice::new(&[0.0; 6]), 2, 3, 3, 1)?;
+    /// let steps = Steps::none().add(1.0, StepOperand::new(residual, 6, 1)?)?;
+    /// let mut results = [0.0; 6];
+    /// let results = MatrixMut::new(GlobalSliceMut::new(&mut results), 2, 3, 3, 1)?;
+    /// assert!(steps.left().take().lies_like(&results, 6) && !steps.left().take().lies_like(&results, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(always)]
+    pub fn lies_like(&self, results: &MatrixMut<'_>, stride: u64) -> bool {
+        let StepOperand { first, stride: own, .. } = self.operand;
+        first.row_stride() == results.row_stride() && first.col_stride() == results.col_stride() && own == stride
+    }
+
+    /// The element at a place of the operand's data.
+    ///
+    /// ```
+    /// use blocks::epilogue::{StepOperand, Steps};
+    /// use blocks::matrix::Matrix;
+    /// use cuda_std::{GlobalSlice, examples};
+    ///
+    /// let value = examples::run_over(1, &mut [3.0, 5.0], |data: GlobalSlice<f32>| {
+    ///     let operand = StepOperand::new(Matrix::new(data, 1, 2, 2, 1).unwrap(), 0, 1).unwrap();
+    ///     // SAFETY: there are two elements.
+    ///     unsafe { Steps::none().multiply(operand).unwrap().left().take().load_at(1) }
+    /// });
+    /// assert_eq!(value, [5.0]);
+    /// ```
+    ///
+    /// # Safety
+    /// The step has an operand, and its data so many elements.
+    #[inline(always)]
+    #[track_caller]
+    pub unsafe fn load_at(&self, place: u64) -> f32 {
+        // SAFETY: the caller's promise.
+        unsafe { self.operand.first.data().get_unchecked(place as usize) }
     }
 
     /// What the step makes of some numbers and what has been [loaded](Step::load) for them.
