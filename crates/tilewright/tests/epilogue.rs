@@ -401,6 +401,16 @@ fn tiles_that_are_computed_again_have_the_steps_once() {
     assert!(computed > 3 * kernels::ALL.len(), "{computed}");
 }
 
+/// So many rows that several blocks have some of them as a whole, each with steps of its own rows.
+#[test]
+fn steps_are_those_of_the_rows_that_a_block_has() {
+    let device = Device::cpu(Checks::Bounds);
+    let kernel = kernels::find("gemm_whole_rows_fp32").unwrap();
+    let all = cases(kernel, &[[2900, 9, 3], [2500, 8, 4]], 24, 11).into_par_iter();
+    let computed = all.filter(|case| case.run(&device, kernel).is_some()).count();
+    assert!(computed >= 4, "{computed}");
+}
+
 /// So many columns, and enough k, that blocks share the scan of operands, and leave elements to be computed again by a launch of its own.
 #[test]
 fn steps_are_done_where_tiles_are_repaired() {

@@ -507,20 +507,6 @@ pub(super) const CHOSEN: &[Mutant] = &[
         kernels: &["gemm_outer_1024_fp32"],
     },
     Mutant {
-        what: "does the steps of another row",
-        file: "gpu-kernels/src/gemm/whole.rs",
-        from: "first: [product, first],",
-        to: "first: [product, 0],",
-        kernels: &["gemm_whole_rows_fp32"],
-    },
-    Mutant {
-        what: "reads C behind its last column",
-        file: "gpu-kernels/src/gemm/staged_steps.rs",
-        from: "if has_vectors && at.count == 4 {",
-        to: "if has_vectors {",
-        kernels: &["gemm_wgmma_packed_fp32_3xfp16"],
-    },
-    Mutant {
         what: "has a product too many",
         file: "gpu-kernels/src/gemm/tiles.rs",
         from: "if product >= self.a.count() {",
