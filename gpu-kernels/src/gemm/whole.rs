@@ -215,7 +215,6 @@ pub fn gemm_whole_fp32(gemm: TiledGemm<'_>, products: u32, steps: Steps<'_>) {
             extents: if by_rows { [sizes.m, sizes.n] } else { [sizes.n, sizes.m] },
             by_rows,
             first: [first, 0],
-            place_in_all: u64::from(first) * u64::from(of_c),
         };
         results.finish(&gemm, &steps, &in_passing);
     }
@@ -286,15 +285,14 @@ pub fn gemm_whole_rows_fp32(gemm: TiledGemm<'_>, rows: u32, steps: Steps<'_>) {
         multiply(&gemm, &shared, sizes, [0, place_b, place_c], 1, k, &in_passing);
         thread::sync_threads();
         let results = Results {
-            data: gemm.c().at(product).data(),
-            from: u64::from(first) * u64::from(sizes.n),
+            data: gemm.c().first().data(),
+            from: u64::from(product) * gemm.c().stride() + u64::from(first) * u64::from(sizes.n),
             shared: &shared,
             place: place_c,
             count: of_c,
             extents: [sizes.m, sizes.n],
             by_rows: true,
             first: [product, first],
-            place_in_all: u64::from(product) * gemm.c().stride() + u64::from(first) * u64::from(sizes.n),
         };
         results.finish(&gemm, &steps, &in_passing);
     }
@@ -495,7 +493,7 @@ unsafe fn multiply(
     }
 }
 
-/// Elements of the data of all C, or of one: `count` of them, from element `from` on, whose sums are at `place` of the shared memory.
+/// Elements of the data of all C: `count` of them, from element `from` on, whose sums are at `place` of the shared memory.
 struct Results<'a> {
     data: GlobalSliceMut<'a, f32>,
     from: u64,
@@ -507,8 +505,6 @@ struct Results<'a> {
     by_rows: bool,
     /// The product of the first element, and its line.
     first: [u32; 2],
-    /// Where in all of C the first element is.
-    place_in_all: u64,
 }
 
 /// The elements that a thread loads for a step before it computes.
@@ -596,7 +592,7 @@ impl Results<'_> {
                         if i + load * THREADS < self.count {
                             let i = i + load * THREADS;
                             loaded[load as usize] = match is_flat {
-                                true => [step.load_at(self.place_in_all + u64::from(i))],
+                                true => [step.load_at(self.from + u64::from(i))],
                                 false => step.load::<1>(self.neighbours(i)),
                             };
                         }

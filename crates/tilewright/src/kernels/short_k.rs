@@ -31,7 +31,7 @@ const fn short(facts: KernelFacts, contract: &'static dyn Contract) -> KernelInf
     KernelInfo { tile: Some(SHORT_K_TILE), divides_sums: false, ..packed(THREE_FP16, facts, contract) }
 }
 
-/// The contract: k of at most [`MAX_K`], and results whose old values are not needed and whose neighbours in a row are neighbours in memory; those that
+/// The contract: k of at most [`MAX_K`], and results whose neighbours in a row are neighbours in memory; those that
 /// TMA stores, a tensor map can describe.
 #[derive(Debug)]
 struct Short {
