@@ -16,7 +16,7 @@ use tilewright::{Activation, Device, DeviceMatrix, Epilogue, Error, Order, Sizes
 use crate::invariance::upload;
 
 /// The kernels that do the steps before they store results.
-pub const KERNELS: [&str; 24] = [
+pub const KERNELS: [&str; 36] = [
     "gemm_wgmma_packed_fp32_3xfp16",
     "gemm_wgmma_packed_fp32_normwise",
     "gemm_wgmma_packed_staged_fp32_3xfp16",
@@ -35,6 +35,18 @@ pub const KERNELS: [&str; 24] = [
     "gemm_wgmma_256x32_nt_fp32_3xtf32",
     "gemm_wgmma_256x32_tn_fp32_3xtf32",
     "gemm_wgmma_256x32_tt_fp32_3xtf32",
+    "gemm_wgmma_anywhere_nn_fp32_3xtf32",
+    "gemm_wgmma_anywhere_nt_fp32_3xtf32",
+    "gemm_wgmma_anywhere_tn_fp32_3xtf32",
+    "gemm_wgmma_anywhere_tt_fp32_3xtf32",
+    "gemm_wgmma_anywhere_256x64_nn_fp32_3xtf32",
+    "gemm_wgmma_anywhere_256x64_nt_fp32_3xtf32",
+    "gemm_wgmma_anywhere_256x64_tn_fp32_3xtf32",
+    "gemm_wgmma_anywhere_256x64_tt_fp32_3xtf32",
+    "gemm_wgmma_anywhere_256x32_nn_fp32_3xtf32",
+    "gemm_wgmma_anywhere_256x32_nt_fp32_3xtf32",
+    "gemm_wgmma_anywhere_256x32_tn_fp32_3xtf32",
+    "gemm_wgmma_anywhere_256x32_tt_fp32_3xtf32",
     "gemm_outer_16_fp32",
     "gemm_outer_32_fp32",
     "gemm_outer_256_fp32",

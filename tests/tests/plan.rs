@@ -105,6 +105,30 @@ fn an_operand_that_all_products_share_is_packed_once_and_loaded_where_it_is() {
     }
 }
 
+/// Large operands whose lines begin anywhere are loaded as they are: neither copied nor packed first.
+#[test]
+fn operands_that_begin_anywhere_are_loaded_as_they_are() {
+    for (layout, products, [m, n, k]) in [
+        ("NN", 1, [16384, 59, 5333]),
+        ("NT", 1, [96, 240, 787_917]),
+        ("TN", 1, [325, 71, 556_944]),
+        ("TT", 1, [1313, 83, 20_001]),
+        // Matrices that do not begin at multiples of 16 bytes either.
+        ("NN", 6, [5539, 128, 5539]),
+    ] {
+        let product = batch(layout, products, [m, n, k], [false; 2]);
+        let plan = chosen(&h200(), &product, Precision::Fp32);
+        let explanation = plan.explanation();
+        assert!(plan.kernel().name.starts_with("gemm_wgmma_anywhere_"), "{layout} {m} {n} {k}: {}", plan.kernel().name);
+        let partials = if plan.splits() > 1 { m * n.next_multiple_of(4) * 4 * plan.splits() as usize } else { 0 };
+        assert!(explanation.workspace_bytes as usize <= 2 * partials, "{layout} {m} {n} {k}: {explanation:?}");
+    }
+    // Of others, a kernel that loads them by one map each takes less time.
+    let aligned = batch("NN", 1, [16384, 60, 5336], [false; 2]);
+    let refusal = kernels::find("gemm_wgmma_anywhere_nn_fp32_3xtf32").unwrap().refusal(&h200(), &aligned, Precision::Fp32, None);
+    assert_eq!(refusal, Some(Refusal::Aligned));
+}
+
 #[test]
 fn every_layout_has_its_kernel_on_every_device() {
     use Precision::{Bf16, Fp16, Fp32, Fp32Normwise, Fp32Ozaki, Fp32Rounded, Fp32Strict, Tf32};

@@ -140,6 +140,8 @@ pub struct TensorMap<'a> {
     pointer: *const u8,
     size: usize,
     layout: TileLayout,
+    /// The elements of a line that come before those of the memory.
+    before: u32,
     lifetime: core::marker::PhantomData<&'a [u8]>,
 }
 
@@ -152,7 +154,22 @@ impl TensorMap<'_> {
     /// The bytes say that, the lines of swizzled tiles have 128 bytes, and the layout describes nothing outside of this memory, which for the lifetime of the result is valid for
     /// reads, and is not written to, wherever a kernel with this map runs.
     pub const unsafe fn from_raw_parts(bytes: [u64; 16], pointer: *const u8, size: usize, layout: TileLayout) -> Self {
-        Self { bytes, pointer, size, layout, lifetime: core::marker::PhantomData }
+        Self { bytes, pointer, size, layout, before: 0, lifetime: core::marker::PhantomData }
+    }
+
+    /// The same, of which the array begins `before` elements before the memory, and every line as many before what it has there. A GPU loads what is
+    /// there, whatever that is, and nobody may make use of it: on the executor all its bits are set, a NaN.
+    ///
+    /// # Safety
+    /// As for [`TensorMap::from_raw_parts`], but that the bytes and the layout describe these elements, too. A GPU can read them.
+    #[must_use]
+    pub const unsafe fn with_elements_before(self, before: u32) -> Self {
+        Self { before, ..self }
+    }
+
+    /// The elements of a line that come before those of the memory.
+    pub const fn elements_before(&self) -> u32 {
+        self.before
     }
 
     /// The layout.

@@ -195,6 +195,30 @@ fn a_tile_is_what_the_layout_says_and_zero_outside() {
     }
 }
 
+/// What comes before the memory is there, so that lines are further on, but is no number; and what is before it in the same memory is not read.
+#[test]
+fn elements_before_the_memory_are_no_numbers() {
+    let memory = memory();
+    let described = layout(TileElement::Bytes4, TileSwizzle::None);
+    let mut out = vec![0.0; TILE];
+    for (checks, x) in [(Checks::Bounds, 0u32), (Checks::Full, 4)] {
+        // SAFETY: of this memory; the executor has no use for the bytes.
+        let map = unsafe { map(&memory, described).with_elements_before(3) };
+        assert_eq!(map.elements_before(), 3);
+        let at = At::from([x, 1, 0]);
+        succeed(checks, loads { map, at, wrong: NOTHING, out: GlobalSliceMut::new(&mut out) }, 1);
+        for (i, found) in out.iter().enumerate() {
+            let [line, place] = [1 + i as u64 / LENGTH as u64, u64::from(x) + i as u64 % LENGTH as u64];
+            match place.checked_sub(3) {
+                // (The array ends where it did: the last elements of a line of the memory are not of it.)
+                Some(_) if place >= described.extents[0] => assert_eq!(*found, 0.0, "{x} {i}"),
+                Some(element_of_line) => assert_eq!(*found, element(&memory, [element_of_line, line, 0]), "{x} {i}"),
+                None => assert!(found.is_nan(), "{x} {i}: {found}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn tma_rounds_ties_to_even_and_knows_one_nan() {
     let words =

@@ -106,12 +106,40 @@ impl Device {
         layout: &TensorLayout,
         tile: &TensorTile,
     ) -> Result<TensorMap<'a>, Error> {
+        self.tensor_map_with(view, layout, tile, 0)
+    }
+
+    /// The same of matrices whose lines begin anywhere, but multiples of 16 bytes apart: the array begins at the last multiple of 16 bytes, so many
+    /// [elements before](TensorMap::elements_before) the view, and all coordinates of elements are as many further on. What a tile has before a line
+    /// is not to be made use of.
+    ///
+    /// # Errors
+    /// As for [`Device::tensor_map`].
+    pub fn tensor_map_from_before<'a, T: Element>(
+        &self,
+        view: GlobalSlice<'a, T>,
+        layout: &TensorLayout,
+        tile: &TensorTile,
+    ) -> Result<TensorMap<'a>, Error> {
+        let before = view.as_ptr().addr() as u64 % 16 / tile.element.bytes();
+        self.tensor_map_with(view, layout, tile, before)
+    }
+
+    /// A tensor map that begins so many elements before the view, at most 15 bytes.
+    fn tensor_map_with<'a, T: Element>(
+        &self,
+        view: GlobalSlice<'a, T>,
+        layout: &TensorLayout,
+        tile: &TensorTile,
+        before: u64,
+    ) -> Result<TensorMap<'a>, Error> {
         let bytes = view.len() * size_of::<T>();
         layout.check(bytes as u64 / tile.element.bytes())?;
+        let layout = TensorLayout { length: layout.length + before, ..*layout };
         let dimensions = layout.dimensions(tile);
         let tensor = TiledTensor {
             element: tile.element,
-            address: view.as_ptr().addr() as u64,
+            address: view.as_ptr().addr() as u64 - before * tile.element.bytes(),
             dimensions: &dimensions,
             swizzle: tile.swizzle,
             l2_promotion: L2Promotion::Bytes256,
@@ -128,9 +156,12 @@ impl Device {
             tile: dimensions.map(|dimension| dimension.tile),
             swizzle: tile_swizzle(tile.swizzle),
         };
-        // SAFETY: the words say just this. Every element that they describe is inside the view, as checked above; what is
-        // outside of the extents is not loaded. The view's memory is valid and not written to for its lifetime.
-        Ok(unsafe { TensorMap::from_raw_parts(words, view.as_ptr().cast(), bytes, layout) })
+        // SAFETY: the words say just this. Every element that they describe is inside the view, as checked above, but those before; what is
+        // outside of the extents is not loaded. The view's memory is valid and not written to for its lifetime. Allocations begin at multiples of 256 bytes, so
+        // that a GPU can read what is before the view in the same 16 bytes.
+        Ok(unsafe {
+            TensorMap::from_raw_parts(words, view.as_ptr().cast(), bytes, layout).with_elements_before(before as u32)
+        })
     }
 }
 
@@ -173,6 +204,14 @@ mod tests {
         let odd = TensorLayout { line_stride: 13, ..LAYOUT };
         let error = device.tensor_map(buffer.view(), &odd, &TILE).unwrap_err();
         assert!(error.to_string().contains("52 bytes apart"), "{error}");
+        // One that begins in the middle of 16 bytes does not fit, but from the beginning of them on.
+        // SAFETY: the view has 100 elements.
+        let third = unsafe { buffer.view().from_unchecked(3) };
+        assert!(device.tensor_map(third, &LAYOUT, &TILE).is_err());
+        let map = device.tensor_map_from_before(third, &LAYOUT, &TILE).unwrap();
+        assert_eq!((map.elements_before(), map.layout().extents), (3, [13, 3, 2]));
+        let map = device.tensor_map_from_before(buffer.view(), &LAYOUT, &TILE).unwrap();
+        assert_eq!((map.elements_before(), map.layout().extents), (0, [10, 3, 2]));
         let beyond = TensorLayout { matrix_stride: 72, ..LAYOUT };
         assert!(matches!(device.tensor_map(buffer.view(), &beyond, &TILE), Err(Error::TensorOutOfBounds { .. })));
     }

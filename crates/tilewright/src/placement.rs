@@ -85,6 +85,24 @@ impl Placement {
             && (batch <= 1 || fits(self.batch_stride))
     }
 
+    /// How many lines further on the next of a batch of matrices that lie like this begins, if four tensor maps can describe them, of every fourth line each: 0 where
+    /// matrices begin at multiples of 16 bytes from one another, and are an extent of the maps. Otherwise `as_one` says whether all lines may be those of
+    /// one matrix.
+    pub(crate) fn lines_of_fours(&self, rows: usize, cols: usize, batch: usize, as_one: bool) -> Option<usize> {
+        let [lines, length] = self.order()?.lines(rows, cols);
+        let (pitch, stride) = (self.leading_dimension(), self.batch_stride);
+        let fits = |stride: usize| stride < 1 << 36;
+        if lines > 1 && pitch < length || !fits(pitch) || !fits(stride) {
+            return None;
+        }
+        if batch <= 1 || stride.is_multiple_of(TENSOR_MAP_ALIGNMENT / size_of::<f32>()) {
+            return Some(0);
+        }
+        let apart = stride / pitch.max(1);
+        let is_one = as_one && lines >= 4 && stride.is_multiple_of(pitch) && apart >= lines;
+        (is_one && apart.checked_mul(batch)? < 1 << 31).then_some(apart)
+    }
+
     /// What the lines of a batch of `rows`×`cols` matrices that lie like this begin at multiples of, in bytes, at most [`Placement::FULL_ALIGNMENT`]; single
     /// elements, where none are neighbours.
     pub(crate) fn alignment_of_lines(&self, rows: usize, cols: usize, batch: usize) -> usize {
@@ -147,5 +165,36 @@ impl fmt::Display for Placement {
             write!(f, ", matrices {} apart", self.batch_stride)?;
         }
         if self.alignment < 16 { write!(f, ", aligned to {} bytes", self.alignment) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_maps_describe_lines_that_begin_anywhere() {
+        let placed =
+            |pitch: usize, batch_stride| Placement { batch_stride, alignment: 4, ..Placement::row_major(pitch) };
+        let fours = |placement: Placement, [rows, cols, batch]: [usize; 3], as_one| {
+            placement.lines_of_fours(rows, cols, batch, as_one)
+        };
+        assert_eq!(fours(placed(13, 0), [6, 13, 1], true), Some(0));
+        assert_eq!(fours(placed(13, 0), [6, 13, 1], false), Some(0), "one matrix is no batch");
+        assert_eq!(fours(placed(13, 80), [6, 13, 3], false), Some(0), "matrices are a multiple of 16 bytes apart");
+        assert_eq!(fours(placed(13, 6 * 13), [6, 13, 3], true), Some(6));
+        assert_eq!(fours(placed(13, 7 * 13), [6, 13, 3], true), Some(7), "with a line between two");
+        assert_eq!(fours(placed(13, 6 * 13), [6, 13, 3], false), None, "lines of the next matrix may not be loaded");
+        assert_eq!(fours(placed(13, 6 * 13 + 1), [6, 13, 3], true), None, "no whole number of lines");
+        assert_eq!(fours(placed(13, 3 * 13), [6, 13, 3], true), None, "matrices that share lines");
+        assert_eq!(fours(placed(13, 3 * 13), [3, 13, 3], true), None, "too few lines for four maps");
+        assert_eq!(fours(placed(0, 0), [6, 13, 1], true), None, "one line for all");
+        assert_eq!(fours(placed(0, 0), [1, 13, 1], true), Some(0));
+        let spread = Placement { col_stride: 2, ..placed(26, 0) };
+        assert_eq!(fours(spread, [6, 13, 1], true), None);
+        assert_eq!(fours(placed(13, 0).transposed(), [13, 6, 1], false), Some(0));
+        // Strides of tensor maps have 40 bits, and coordinates 31.
+        assert_eq!(fours(placed(1 << 36, 0), [6, 13, 1], true), None);
+        assert_eq!(fours(placed(13, (1 << 20) * 13 + 13), [6, 13, 1 << 12], true), None);
     }
 }

@@ -119,6 +119,11 @@ pub enum Refusal {
         /// The columns of the product.
         n: usize,
     },
+    /// It is for operands whose lines begin anywhere.
+    #[error(
+        "lines of A and B begin at multiples of 16 bytes: another kernel loads them as they are, and takes less time"
+    )]
+    Aligned,
     /// Other kernels are for vectors.
     #[error("B has one column: the kernels for products with vectors read A as fast")]
     OneColumn,
@@ -209,6 +214,7 @@ impl Refusal {
             self,
             Self::NotDeterministic
                 | Self::OneColumn
+                | Self::Aligned
                 | Self::SlowOnCpu
                 | Self::LaunchForEach { .. }
                 | Self::NotSmall { .. }

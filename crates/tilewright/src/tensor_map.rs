@@ -65,6 +65,46 @@ impl Device {
 }
 
 impl Device {
+    /// Four tensor maps of a batch of matrices whose lines begin anywhere, one of every fourth line each: map i has lines i, i + 4, and so on. `lines_of_matrix` is how many
+    /// lines further on the next matrix begins, where all lines are those of one; 0 where matrices are an extent of the maps.
+    ///
+    /// # Errors
+    /// As for [`Device::tensor_map_of_batch`].
+    pub(crate) fn tensor_maps_of_fours<'a>(
+        &self,
+        batch: &MatrixBatch<'a>,
+        order: Order,
+        lines_of_matrix: usize,
+        tile: &TensorTile,
+    ) -> Result<[TensorMap<'a>; 4], Error> {
+        let first = batch.first();
+        let (length, lines, line_stride) = match order {
+            Order::RowMajor => (first.cols(), first.rows(), first.row_stride()),
+            Order::ColumnMajor => (first.rows(), first.cols(), first.col_stride()),
+        };
+        let matrices = u64::from(batch.distinct());
+        let (all, matrices) = match lines_of_matrix as u64 {
+            0 => (u64::from(lines), matrices),
+            apart => ((matrices - 1) * apart + u64::from(lines), 1),
+        };
+        let map = |number: u64| {
+            // Where there are fewer lines, a map has to be of something: kernels load nothing by it.
+            let number = if number < all { number } else { 0 };
+            let layout = TensorLayout {
+                length: length.into(),
+                lines: all.saturating_sub(number).div_ceil(4),
+                line_stride: 4 * line_stride,
+                matrices,
+                matrix_stride: batch.stride(),
+            };
+            let start = (number * line_stride).min(first.data().len() as u64) as usize;
+            // SAFETY: not behind the end.
+            let view = unsafe { first.data().from_unchecked(start) };
+            self.tensor_map_from_before(view, &layout, tile)
+        };
+        Ok([map(0)?, map(1)?, map(2)?, map(3)?])
+    }
+
     /// A tensor map by which a kernel stores tiles of matrices whose rows have their elements side by side, beside the view of
     /// them that it has. Otherwise as [`Device::tensor_map_of_batch`].
     ///

@@ -358,6 +358,8 @@ pub(super) fn complete_load(context: &Context<'_>) -> bool {
     // SAFETY: the target is inside the dynamic shared memory, and no other OS thread uses the data.
     unsafe { ptr::write_bytes(data.add(first), 0, bytes) };
     let element = tile.element();
+    // SAFETY: as above.
+    tile.visit_before(|in_tile| unsafe { ptr::write_bytes(data.add(first + in_tile), 0xFF, element.bytes()) });
     tile.visit(AccessKind::Read, |in_tile, in_array| {
         let source = tile.pointer().wrapping_add(in_array);
         for byte in 0..element.bytes() {

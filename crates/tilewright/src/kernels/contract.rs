@@ -54,6 +54,11 @@ pub(crate) trait Contract: Debug + Sync {
         Copies::Spread
     }
 
+    /// Whether it loads operands by four tensor maps each, so that their lines may begin anywhere.
+    fn loads_fours(&self) -> bool {
+        false
+    }
+
     /// How operands are packed first, if they are. `launch` finds them in [`Call::packed`].
     fn format(&self) -> Option<Format> {
         None

@@ -9,7 +9,7 @@
 //!  tiled       registering kernels that differ in little         eligibility    whether a kernel can compute a product
 //!     ▲                                                             ▲
 //!  basic, batched, gemv, narrow, outer, register_tiled, sliced, mma,  │           the kernels, a family in each file
-//!  wgmma ◄─ packed ◄─ short_k, staged                                 │
+//!  wgmma ◄─ anywhere, packed ◄─ short_k, staged                       │
 //!     ▲                                                             │
 //!  grouped    the same bodies, for products that differ                │
 //!  registry ────────────────────────────────────────────────────────┘           all of them
@@ -18,6 +18,7 @@
 //! Whether a kernel *can* compute a product ([`KernelInfo::refusal`]) is apart from whether it *should*, which is the
 //! [plan](crate::plan)'s matter.
 
+mod anywhere;
 mod auxiliary;
 mod basic;
 mod batched;
@@ -40,6 +41,7 @@ mod tiled;
 mod wgmma;
 mod whole;
 
+pub use anywhere::{WGMMA_ANYWHERE_256X32_FP32_3XTF32, WGMMA_ANYWHERE_256X64_FP32_3XTF32, WGMMA_ANYWHERE_FP32_3XTF32};
 pub use auxiliary::AUXILIARY;
 pub(crate) use auxiliary::{
     CLEAR, COPY, COPY_FLAGGED, EPILOGUE, Format, PackedOperand, REPAIR, ScaledFormat, ScaledParts, ToScale,

@@ -4,6 +4,9 @@ use std::sync::LazyLock;
 
 use cuda_std::KernelFacts;
 
+use super::anywhere::{
+    WGMMA_ANYWHERE_256X32_FP32_3XTF32, WGMMA_ANYWHERE_256X64_FP32_3XTF32, WGMMA_ANYWHERE_FP32_3XTF32,
+};
 use super::auxiliary::AUXILIARY;
 use super::basic::BASIC;
 use super::batched::BATCHED;
@@ -51,6 +54,9 @@ pub static ALL: LazyLock<Vec<&'static KernelInfo>> = LazyLock::new(|| {
         .chain(&WGMMA_64X16_FP32_3XTF32)
         .chain(&WGMMA_64X64_K32_FP32_3XTF32)
         .chain(&WGMMA_64X64_FP32_3XTF32)
+        .chain(&WGMMA_ANYWHERE_256X32_FP32_3XTF32)
+        .chain(&WGMMA_ANYWHERE_256X64_FP32_3XTF32)
+        .chain(&WGMMA_ANYWHERE_FP32_3XTF32)
         .chain(&WGMMA_256X32_FP32_3XTF32)
         .chain(&WGMMA_256X64_FP32_3XTF32)
         .chain(&WGMMA_FP32_3XTF32);

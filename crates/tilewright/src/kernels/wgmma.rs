@@ -17,7 +17,7 @@ use crate::order::Order::{self, ColumnMajor, RowMajor};
 use crate::refusal::Refusal;
 
 /// The shares of the peak, at the model's clock, and what a block costs are fitted ([`Performance`]).
-const THREE_TF32: Common = Common {
+pub(super) const THREE_TF32: Common = Common {
     idea: "TMA feeds tensor cores; converter warps decompose operands for the consumers",
     scheme: Scheme::Fp32ThreeTf32,
     sums: SumOrder::Wgmma { terms: 32, as_transposes: false },

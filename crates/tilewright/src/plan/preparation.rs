@@ -167,7 +167,15 @@ impl OperandOfKernel {
             return Some(Preparation::Packed(self.pack(format, before, keep, layout)?));
         }
         let Some(needs) = self.needs else { return Some(Preparation::InPlace) };
-        if self.placement.order() == Some(needs) && (!kernel.loads_by_tensor_maps() || self.has_tensor_map()) {
+        let can_be_loaded = match (kernel.loads_by_tensor_maps(), kernel.contract.loads_fours()) {
+            (false, _) => true,
+            (true, false) => self.has_tensor_map(),
+            (true, true) => {
+                let is_k_major = needs == self.order_of_lines();
+                self.placement.lines_of_fours(self.rows, self.cols, self.batch, is_k_major).is_some()
+            }
+        };
+        if self.placement.order() == Some(needs) && can_be_loaded {
             return Some(Preparation::InPlace);
         }
         Some(Preparation::Copied(self.copy(needs, layout)?))

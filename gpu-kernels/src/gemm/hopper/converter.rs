@@ -17,7 +17,7 @@ use cuda_std::hopper;
 use cuda_std::prelude::*;
 
 use super::decomposed_block::{
-    A_TILE, Block, CONVERTER_WARPS, SECOND_STAGES, WARP_ROWS, b_tile, box_of_b, raw_stage_len, second_stage_len,
+    A_TILE, Block, CONVERTER_WARPS, Loads, SECOND_STAGES, WARP_ROWS, b_tile, box_of_b, raw_stage_len, second_stage_len,
     tile_of,
 };
 use super::operand::{BOX, Major, ROUNDS, ROW, Share, load_unit, store_unit};
@@ -112,81 +112,136 @@ unsafe fn load_operand<O: Major>(
     }
 }
 
-/// The converter warps: load the raw stages, decompose the tiles of B, and scan the operands. Returns what the scan
-/// has [found](crate::gemm::scan) of them.
-///
-/// # Safety
-/// As for the body of the kernels; called by all lanes of the converters' warps, of which this is number `warp`.
-#[inline(always)]
-pub(super) unsafe fn convert<A: Major, B: Major, const COLUMNS: u32, const RAW_STAGES: u32>(
-    block: &Block<'_, COLUMNS, RAW_STAGES>,
-    raw: &mut ProducerConsumer<RAW_STAGES>,
-    warp: u32,
-    map_a: TensorMap<'_>,
-    map_b: TensorMap<'_>,
-) -> u32 {
-    let Some(tile) = block.gemm.tile(tile_of(COLUMNS), thread::block_idx_x()) else { return 0 };
-    // SAFETY: all lanes come here.
-    let [row, col, k] = [tile.row, tile.col, tile.k_begin].map(|value| unsafe { uniform(value) });
-    // SAFETY: likewise.
-    let matrices = tile.matrices.map(|value| unsafe { uniform(value) });
-    // The warps of a group convert the same 32 columns.
-    let group = const { CONVERTER_WARPS * 32 / COLUMNS };
-    let of_b = const { box_of_b(COLUMNS, B::K) };
-    let (col, k_of_b) =
-        if B::K { (col + warp * of_b.n, 0) } else { (col + warp / group * of_b.n, warp % group * of_b.k) };
-    let source = Source { map_a, map_b, row: row + warp * WARP_ROWS, col, matrices, k, k_of_b };
-    let rounds = ROUNDS / group;
-    let share = Share::of::<B>(warp / group, warp::lane_id()).beginning_at::<B>(warp % group * rounds);
-    let mut scans = [Scan::new(); 2];
-    // SAFETY: all stages are empty.
-    unsafe {
-        let mut step = 0;
-        while step < block.steps.min(RAW_STAGES) {
-            load::<A, B, COLUMNS, RAW_STAGES>(block.memory, warp, block.raw.producer_after(step), source, step);
-            step = hint::keep_rolled(step + 1);
+/// TMA loads both operands to where they are read.
+#[derive(Clone, Copy)]
+pub(super) struct ByTma<'a> {
+    pub(super) map_a: TensorMap<'a>,
+    pub(super) map_b: TensorMap<'a>,
+}
+
+impl Loads for ByTma<'_> {
+    const IN_PLACE: bool = true;
+    const SCAN: bool = false;
+
+    #[inline(always)]
+    unsafe fn convert<A: Major, B: Major, const COLUMNS: u32, const RAW_STAGES: u32>(
+        self,
+        block: &Block<'_, COLUMNS, RAW_STAGES>,
+        raw: &mut ProducerConsumer<RAW_STAGES>,
+        warp: u32,
+    ) -> u32 {
+        let Some(tile) = block.gemm.tile(tile_of(COLUMNS), thread::block_idx_x()) else { return 0 };
+        // SAFETY: all lanes come here.
+        let [row, col, k] = [tile.row, tile.col, tile.k_begin].map(|value| unsafe { uniform(value) });
+        // SAFETY: likewise.
+        let matrices = tile.matrices.map(|value| unsafe { uniform(value) });
+        let group = const { warps_of_a_group(COLUMNS) };
+        let of_b = const { box_of_b(COLUMNS, B::K) };
+        let (col, k_of_b) =
+            if B::K { (col + warp * of_b.n, 0) } else { (col + warp / group * of_b.n, warp % group * of_b.k) };
+        let Self { map_a, map_b } = self;
+        let source = Source { map_a, map_b, row: row + warp * WARP_ROWS, col, matrices, k, k_of_b };
+        let mut converter = Converter::<COLUMNS>::new::<B>(warp);
+        // SAFETY: all stages are empty.
+        unsafe {
+            let mut step = 0;
+            while step < block.steps.min(RAW_STAGES) {
+                load::<A, B, COLUMNS, RAW_STAGES>(block.memory, warp, block.raw.producer_after(step), source, step);
+                step = hint::keep_rolled(step + 1);
+            }
         }
+        for step in 0..block.steps {
+            let next = step + RAW_STAGES - 2;
+            let loads = step >= 2 && next < block.steps;
+            let producer = raw.producer_ahead();
+            // SAFETY: where B is K-major, loads come after the wait for the second stage.
+            unsafe {
+                if !B::K && loads {
+                    load::<A, B, COLUMNS, RAW_STAGES>(block.memory, warp, producer, source, next);
+                }
+                converter.step::<A, B, Self, RAW_STAGES>(block, raw, step, || {
+                    if B::K && loads {
+                        load::<A, B, COLUMNS, RAW_STAGES>(block.memory, warp, producer, source, next);
+                    }
+                });
+            }
+        }
+        converter.found()
     }
-    for step in 0..block.steps {
+}
+
+/// How many warps convert the same 32 columns.
+const fn warps_of_a_group(columns: u32) -> u32 {
+    CONVERTER_WARPS * 32 / columns
+}
+
+/// What a converter warp keeps from step to step.
+pub(super) struct Converter<const COLUMNS: u32> {
+    warp: u32,
+    share: Share,
+    scans: [Scan; 2],
+}
+
+impl<const COLUMNS: u32> Converter<COLUMNS> {
+    /// That of warp `warp`.
+    #[inline(always)]
+    pub(super) fn new<B: Major>(warp: u32) -> Self {
+        let group = const { warps_of_a_group(COLUMNS) };
+        let rounds = ROUNDS / group;
+        let share = Share::of::<B>(warp / group, warp::lane_id()).beginning_at::<B>(warp % group * rounds);
+        Self { warp, share, scans: [Scan::new(); 2] }
+    }
+
+    /// Decomposes this warp's part of B of step `step`, and scans, when the next raw stage is full. `loads` is called when there is a second stage for the
+    /// parts of B: what has been read of it before is not read any more then.
+    ///
+    /// # Safety
+    /// As for [`Loads::convert`].
+    #[inline(always)]
+    pub(super) unsafe fn step<A: Major, B: Major, L: Loads, const RAW_STAGES: u32>(
+        &mut self,
+        block: &Block<'_, COLUMNS, RAW_STAGES>,
+        raw: &mut ProducerConsumer<RAW_STAGES>,
+        step: u32,
+        loads: impl FnOnce(),
+    ) {
+        let in_place = const { B::K && L::IN_PLACE };
         let second = block.second.producer_after(step);
         let raw_a = raw.consumer().stage() * raw_stage_len(COLUMNS);
         let raw_b = raw_a + A_TILE;
-        let offset = RAW_STAGES * raw_stage_len(COLUMNS) + second.stage() * second_stage_len(COLUMNS, B::K);
-        let targets = if B::K { [raw_b, offset] } else { [offset, offset + b_tile(COLUMNS)] };
-        let next = step + RAW_STAGES - 2;
-        let loads = step >= 2 && next < block.steps;
+        let offset = RAW_STAGES * raw_stage_len(COLUMNS) + second.stage() * second_stage_len(COLUMNS, in_place);
+        let targets = if in_place { [raw_b, offset] } else { [offset, offset + b_tile(COLUMNS)] };
         // SAFETY: the raw stage is full, and the second empty. The fence and the arrival come after the last store of the
-        // warp, and the raw stage is released when the warp has scanned it. Where B is K-major, loads come after the wait
-        // for the second stage, in `convert_tile`.
+        // warp, and the raw stage is released when the warp has scanned it.
         unsafe {
-            if !B::K && loads {
-                load::<A, B, COLUMNS, RAW_STAGES>(block.memory, warp, raw.producer_ahead(), source, next);
-            }
             raw.consumer().wait();
-            convert_tile::<A, B, COLUMNS>(block.memory, share, raw_b, targets, second);
+            convert_tile::<A, B, L, COLUMNS>(block.memory, self.share, raw_b, targets, second);
             hopper::fence_async_shared();
             warp::sync_warp(warp::ALL_LANES);
             second.commit();
-            if B::K && loads {
-                load::<A, B, COLUMNS, RAW_STAGES>(block.memory, warp, raw.producer_ahead(), source, next);
-            }
-            if block.scans[0].shared && block.scans[0].at(step) {
+            loads();
+            if !L::SCAN && block.scans[0].shared && block.scans[0].at(step) {
                 let quarter = A_TILE / CONVERTER_WARPS;
-                scan_elements(block.memory, raw_a + warp * quarter, quarter, &mut scans[0]);
+                scan_elements(block.memory, raw_a + self.warp * quarter, quarter, &mut self.scans[0]);
             }
-            // A K-major B is no longer there, but its high parts are: as large as it, and zero where it is.
-            if block.scans[1].at(step) {
+            // Where the high parts of B are in its place, they are as large as it, and zero where it is.
+            if !L::SCAN && block.scans[1].at(step) {
                 let quarter = const { b_tile(COLUMNS) / CONVERTER_WARPS };
-                scan_elements(block.memory, raw_b + warp * quarter, quarter, &mut scans[1]);
+                scan_elements(block.memory, raw_b + self.warp * quarter, quarter, &mut self.scans[1]);
             }
             // Only this warp issues loads to what it scans, and not before its lanes have met in the next step.
-            if !B::K {
+            if !in_place {
                 raw.consumer().release();
             }
         }
         raw.advance();
     }
-    scans[0].found_of(scan::A) | scans[1].found_of(scan::B)
+
+    /// What has been found.
+    #[inline(always)]
+    pub(super) fn found(&self) -> u32 {
+        self.scans[0].found_of(scan::A) | self.scans[1].found_of(scan::B)
+    }
 }
 
 /// Decomposes this warp's part of the raw tile of B at `raw` into operands at two other offsets.
@@ -194,7 +249,7 @@ pub(super) unsafe fn convert<A: Major, B: Major, const COLUMNS: u32, const RAW_S
 /// # Safety
 /// The raw tile is complete, and nobody else accesses the other tiles; every converter comes here.
 #[inline(always)]
-unsafe fn convert_tile<A: Major, B: Major, const COLUMNS: u32>(
+unsafe fn convert_tile<A: Major, B: Major, L: Loads, const COLUMNS: u32>(
     memory: SharedSlice<f32>,
     share: Share,
     raw: u32,
@@ -205,14 +260,15 @@ unsafe fn convert_tile<A: Major, B: Major, const COLUMNS: u32>(
     let (high_target, low_target) = (share.target(high), share.target(low));
     // SAFETY: inside the tiles, and every unit has one lane.
     unsafe {
-        if !B::K {
+        let in_place = const { B::K && L::IN_PLACE };
+        if !in_place {
             second_ring.acquire();
         }
         let mut values = load_unit::<A, B>(memory, &sources, 0);
         let rounds = const { ROUNDS * COLUMNS / (CONVERTER_WARPS * 32) };
         for round in 0..rounds {
             let [mut high, low] = parts_of_b(values);
-            if B::K && round == 0 {
+            if in_place && round == 0 {
                 hint::pin(&mut high);
                 second_ring.acquire();
             }

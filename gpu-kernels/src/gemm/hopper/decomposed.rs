@@ -50,17 +50,17 @@ use blocks::epilogue::Steps;
 use blocks::named_barrier::{NamedBarrier, NamedBarrierIds, NamedBarriers};
 use blocks::ping_pong::{self, PingPong};
 use blocks::ring::{Consumer, Ring};
-use blocks::uniform::warp_number;
+use blocks::uniform::{uniform, warp_number};
 #[cfg(not(target_arch = "nvptx64"))]
 use cuda_std::Dim3;
 use cuda_std::hopper;
 use cuda_std::prelude::*;
 use cuda_std::wgmma::{self, Descriptor, Sums};
 
-use super::converter::convert;
+use super::converter::ByTma;
 use super::decomposed_block::{
-    A_TILE, Block, CONSUMER_WARPS, CONVERTER_WARPS, FIRST_CONSUMER, Found, Memory, SECOND_STAGES, THREADS, b_tile,
-    raw_stage_len, raw_stages, second_stage_len,
+    A_TILE, Block, CONSUMER_WARPS, CONVERTER_WARPS, FIRST_CONSUMER, Found, Loads, Memory, SECOND_STAGES, THREADS,
+    b_tile, raw_stage_len, raw_stages, second_stage_len,
 };
 pub use super::decomposed_block::{BOX_OF_A, TILE, box_of_b, tile_of};
 use super::fallback::Fallback;
@@ -87,9 +87,8 @@ const CONSUMER_THREADS: u32 = CONSUMER_WARPS * warp::LANES;
 const WARP_ROWS: u32 = 16;
 
 /// That sums find room in the place of the stages.
-const fn results_fit(columns: u32, b_is_k_major: bool) -> bool {
-    let raw = raw_stages(columns, b_is_k_major) * raw_stage_len(columns);
-    let room = raw + SECOND_STAGES * second_stage_len(columns, b_is_k_major);
+const fn results_fit(columns: u32, raw_stages: u32, in_place: bool) -> bool {
+    let room = raw_stages * raw_stage_len(columns) + SECOND_STAGES * second_stage_len(columns, in_place);
     tile_of(columns).m / WARP_ROWS * whole_rows::len(columns) <= room
 }
 
@@ -113,19 +112,20 @@ const BARRIERS: Barriers = {
 /// The body of all kernels of this module.
 ///
 /// # Safety
-/// Called by all threads of a block of 384, launched with the shared memory of [`Memory`], and with tensor maps of A and
-/// of B of `gemm`, in the layouts that `A` and `B` say; `only` covers `gemm`.
+/// Called by all threads of a block of 384, launched with the shared memory of [`Memory`], with what the loads need of A and of B of `gemm`,
+/// in the layouts that `A` and `B` say; `only` covers `gemm`.
 #[inline(always)]
-unsafe fn multiply_decomposed<
+pub(super) unsafe fn multiply_decomposed<
     A: Major,
     B: Major,
     S: Scheme,
+    L: Loads,
     const COLUMNS: u32,
     const ACCUMULATORS: usize,
     const RAW_STAGES: u32,
 >(
-    map_a: TensorMap<'_>,
-    map_b: TensorMap<'_>,
+    memory: Memory<COLUMNS, RAW_STAGES>,
+    loads: L,
     gemm: TiledGemm<'_>,
     tile_mask: GlobalSliceMut<'_, u32>,
     only: Fallback<'_>,
@@ -133,14 +133,15 @@ unsafe fn multiply_decomposed<
 ) where
     [f32; ACCUMULATORS]: Sums<Number = f32>,
 {
-    const { assert!(ACCUMULATORS as u32 == COLUMNS / 2 && results_fit(COLUMNS, B::K)) };
+    const {
+        assert!(ACCUMULATORS as u32 == COLUMNS / 2 && results_fit(COLUMNS, RAW_STAGES, B::K && L::IN_PLACE));
+    }
     let shape = tile_of(COLUMNS);
     let Some(tile) = gemm.tile(shape, thread::block_idx_x()) else { return };
     // SAFETY: the caller's promise.
     if unsafe { !only.contains(&tile) } {
         return;
     }
-    let memory = const { Memory::<COLUMNS, RAW_STAGES>::new(B::K) };
     // SAFETY: the caller's promise.
     let block = unsafe {
         Block {
@@ -169,6 +170,7 @@ unsafe fn multiply_decomposed<
         if thread == 0 {
             block.raw.init(CONVERTER_WARPS, CONVERTER_WARPS + CONSUMER_WARPS);
             block.second.init(CONVERTER_WARPS, CONSUMER_WARPS);
+            loads.prepare();
             hopper::fence_barrier_init();
         }
         thread::sync_threads();
@@ -176,11 +178,11 @@ unsafe fn multiply_decomposed<
         let warp = warp_number();
         if warp < FIRST_CONSUMER {
             hopper::release_registers::<40>();
-            let found = convert::<A, B, COLUMNS, RAW_STAGES>(&block, &mut converter, warp, map_a, map_b);
+            let found = loads.convert::<A, B, COLUMNS, RAW_STAGES>(&block, &mut converter, warp);
             block.found.arrive(found);
         } else {
             hopper::acquire_registers::<232>();
-            multiply::<A, B, S, COLUMNS, ACCUMULATORS, RAW_STAGES>(&block, &mut consumer, tile_mask, &steps);
+            multiply::<A, B, S, L, COLUMNS, ACCUMULATORS, RAW_STAGES>(&block, &mut consumer, tile_mask, &steps);
         }
     }
 }
@@ -207,18 +209,29 @@ where
     /// # Safety
     /// As for [`multiply_decomposed`]; called by all lanes of a consumer warpgroup, when the next raw stage is full.
     #[inline(always)]
-    unsafe fn step<A: Major, B: Major, S: Scheme, const COLUMNS: u32, const RAW_STAGES: u32, const SCAN: bool>(
+    unsafe fn step<
+        A: Major,
+        B: Major,
+        S: Scheme,
+        L: Loads,
+        const COLUMNS: u32,
+        const RAW_STAGES: u32,
+        const SCAN: bool,
+    >(
         &mut self,
         block: &Block<'_, COLUMNS, RAW_STAGES>,
         raw: &mut Consumer<RAW_STAGES>,
+        steps: u32,
     ) {
         let memory = block.memory;
         let second_ring = block.second.consumer_after(self.step);
         let raw_stage = raw.stage() * raw_stage_len(COLUMNS);
-        let second_offset = RAW_STAGES * raw_stage_len(COLUMNS) + second_ring.stage() * second_stage_len(COLUMNS, B::K);
-        let high_b = Descriptor::at(memory, (if B::K { raw_stage + A_TILE } else { second_offset }) as usize);
+        let in_place = const { B::K && L::IN_PLACE };
+        let second_offset =
+            RAW_STAGES * raw_stage_len(COLUMNS) + second_ring.stage() * second_stage_len(COLUMNS, in_place);
+        let high_b = Descriptor::at(memory, (if in_place { raw_stage + A_TILE } else { second_offset }) as usize);
         let low_b =
-            Descriptor::at(memory, (if B::K { second_offset } else { second_offset + b_tile(COLUMNS) }) as usize);
+            Descriptor::at(memory, (if in_place { second_offset } else { second_offset + b_tile(COLUMNS) }) as usize);
         // SAFETY: a stage is read when it is full, and released when the products that read it have finished. A K-major B is
         // read from the raw stage to the end of the step.
         unsafe {
@@ -241,7 +254,7 @@ where
             S::multiply(&mut partial, &parts_of_a, high_b, low_b);
             wgmma::commit();
             self.ping_pong.pass();
-            if !B::K {
+            if !in_place {
                 raw.release(); // A is in registers, and the converters are done: nobody reads it any more
             }
             raw.advance();
@@ -252,13 +265,13 @@ where
             };
             self.step += 1;
             partial.wait::<0>();
-            second_ring.release(); // and where B is K-major, the raw stage with it
-            if self.step < block.steps {
+            second_ring.release(); // and where high parts of B are in place, the raw stage with it
+            if self.step < steps {
                 raw.wait();
             }
             // After the last step these are bytes without meaning that nothing uses: a load that is made only sometimes
             // costs registers. The executor, which has enough of them, would report it.
-            if cfg!(target_arch = "nvptx64") || self.step < block.steps {
+            if cfg!(target_arch = "nvptx64") || self.step < steps {
                 self.raw = load_fragments::<A>(memory, self.offset_in_a);
             }
             promote(&mut self.accumulators[1], &partial);
@@ -284,6 +297,7 @@ unsafe fn multiply<
     A: Major,
     B: Major,
     S: Scheme,
+    L: Loads,
     const COLUMNS: u32,
     const ACCUMULATORS: usize,
     const RAW_STAGES: u32,
@@ -304,17 +318,18 @@ unsafe fn multiply<
     // SAFETY: all lanes of all four warps of the warpgroup come here together: the number of steps is the same for the whole
     // block.
     unsafe {
-        if block.steps > 0 {
+        let steps = if L::SCAN { uniform(block.steps) } else { block.steps };
+        if steps > 0 {
             raw.wait();
             state.raw = load_fragments::<A>(block.memory, offset_in_a);
         }
-        if COLUMNS == TILE.n && block.scans[0].shared {
-            while state.step < block.steps {
-                state.step::<A, B, S, COLUMNS, RAW_STAGES, false>(block, raw);
+        if L::SCAN || COLUMNS == TILE.n && block.scans[0].shared {
+            while state.step < steps {
+                state.step::<A, B, S, L, COLUMNS, RAW_STAGES, false>(block, raw, steps);
             }
         } else {
-            while state.step < block.steps {
-                state.step::<A, B, S, COLUMNS, RAW_STAGES, true>(block, raw);
+            while state.step < steps {
+                state.step::<A, B, S, L, COLUMNS, RAW_STAGES, true>(block, raw, steps);
             }
         }
         ping_pong.end();
@@ -439,7 +454,7 @@ macro_rules! entry_points {
             block = 384,
             min_blocks = 1,
             arch = "sm_90a",
-            dynamic_shared = Memory::<$columns, { raw_stages($columns, $b::K) }>::new($b::K).bytes,
+            dynamic_shared = Memory::<$columns, { raw_stages($columns, $b::K) }>::new($b::K, 0).bytes,
             requires(
                 gemm.blocks(tile_of($columns)) <= MAX_BLOCKS,
                 tile_mask.is_empty() || tile_mask.len() as u64 >= gemm.blocks(tile_of($columns)),
@@ -468,8 +483,13 @@ macro_rules! entry_points {
             // SAFETY: the block and its shared memory are as large as the body needs, and a launch has checked what the
             // tensor maps describe, and that there are enough flags.
             unsafe {
-                multiply_decomposed::<$a, $b, $scheme, $columns, { $columns / 2 }, { raw_stages($columns, $b::K) }>(
-                    map_a, map_b, gemm, tile_mask, only, steps,
+                multiply_decomposed::<$a, $b, $scheme, ByTma<'_>, $columns, { $columns / 2 }, { raw_stages($columns, $b::K) }>(
+                    const { Memory::new($b::K, 0) },
+                    ByTma { map_a, map_b },
+                    gemm,
+                    tile_mask,
+                    only,
+                    steps,
                 )
             }
         }

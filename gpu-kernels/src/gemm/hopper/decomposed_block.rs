@@ -1,12 +1,12 @@
 //! What the roles of a block of [`decomposed`](super::decomposed) share: its tile, its warps, its stages, and its shared memory.
 
 use blocks::block_or::BlockOr;
-use blocks::ring::Ring;
+use blocks::ring::{ProducerConsumer, Ring};
 use blocks::shared_layout::{SharedArray, SharedLayout};
 use cuda_std::prelude::*;
 
 use super::fallback::GROUP;
-use super::operand::ROW;
+use super::operand::{Major, ROW};
 use super::scan_schedule::ScanSchedule;
 use crate::gemm::scan;
 use crate::gemm::tiles::{TileShape, TiledGemm};
@@ -62,19 +62,36 @@ pub(super) const FIRST_CONSUMER: u32 = CONVERTER_WARPS;
 /// The threads of a block.
 pub(super) const THREADS: u32 = (CONVERTER_WARPS + CONSUMER_WARPS) * 32;
 
-/// The raw stages for tiles with so many columns: what there is room for. A B that is not K-major needs a tile for each of its
-/// two operands, which leaves room for less.
-pub(super) const fn raw_stages(columns: u32, b_is_k_major: bool) -> u32 {
-    let room = SHARED_WORDS - SECOND_STAGES * second_stage_len(columns, b_is_k_major);
+/// The raw stages for tiles with so many columns: what there is room for. Where the high parts of B do not go in place of its numbers, there is
+/// a tile for each of its two operands, which leaves room for less.
+pub(super) const fn raw_stages(columns: u32, in_place: bool) -> u32 {
+    let room = SHARED_WORDS - SECOND_STAGES * second_stage_len(columns, in_place);
     room / raw_stage_len(columns)
+}
+
+/// The raw stages of kernels whose operands are [shifted](super::shifted): each is filled just before it is read.
+pub(super) const RAW_STAGES_OF_SHIFTED: u32 = 2;
+
+/// The stages that TMA fills for these: what there is room for.
+pub(super) const fn shifted_stages(columns: u32) -> u32 {
+    let others = SECOND_STAGES * second_stage_len(columns, false) + RAW_STAGES_OF_SHIFTED * raw_stage_len(columns);
+    (SHARED_WORDS - others) / shifted_stage_len(columns)
+}
+
+/// The elements of a row of memory of such a stage: those of a raw row, and up to three before them, a multiple of 16 bytes.
+pub(super) const SHIFTED_ROW: u32 = ROW + 4;
+
+/// The elements of such a stage.
+pub(super) const fn shifted_stage_len(columns: u32) -> u32 {
+    (ROWS + columns) * SHIFTED_ROW
 }
 
 /// The words of shared memory that there are for stages: what is left beside them is for barriers.
 const SHARED_WORDS: u32 = (226 << 10) / 4;
 
 /// The elements of a stage of the second ring.
-pub(super) const fn second_stage_len(columns: u32, b_is_k_major: bool) -> u32 {
-    if b_is_k_major { b_tile(columns) } else { 2 * b_tile(columns) }
+pub(super) const fn second_stage_len(columns: u32, in_place: bool) -> u32 {
+    if in_place { b_tile(columns) } else { 2 * b_tile(columns) }
 }
 
 /// What the warps of a block have [found](scan), as one.
@@ -87,23 +104,54 @@ pub(super) struct Memory<const COLUMNS: u32, const RAW_STAGES: u32> {
     pub(super) raw: SharedArray<u64>,
     pub(super) second: SharedArray<u64>,
     pub(super) found: SharedArray<u32>,
+    /// The stages that TMA fills where operands are shifted, and their barriers.
+    pub(super) shifted: SharedArray<f32>,
+    pub(super) shifted_barriers: SharedArray<u64>,
     pub(super) bytes: u32,
 }
 
 impl<const COLUMNS: u32, const RAW_STAGES: u32> Memory<COLUMNS, RAW_STAGES> {
-    pub(super) const fn new(b_is_k_major: bool) -> Self {
+    pub(super) const fn new(in_place: bool, shifted_stages: u32) -> Self {
         let mut layout = SharedLayout::new();
         Self {
             stages: layout.aligned(
-                RAW_STAGES * raw_stage_len(COLUMNS) + SECOND_STAGES * second_stage_len(COLUMNS, b_is_k_major),
+                RAW_STAGES * raw_stage_len(COLUMNS) + SECOND_STAGES * second_stage_len(COLUMNS, in_place),
                 1024,
             ),
+            shifted: layout.aligned(shifted_stages * shifted_stage_len(COLUMNS), 128),
+            shifted_barriers: layout.array(super::shifted::barriers(shifted_stages)),
             raw: Ring::<RAW_STAGES>::barriers(&mut layout),
             second: Ring::<SECOND_STAGES>::barriers(&mut layout),
             found: Found::words(&mut layout),
             bytes: layout.bytes(),
         }
     }
+}
+
+/// How converter warps get numbers from global memory to the raw stages.
+pub(super) trait Loads: Copy {
+    /// Whether the high parts of a K-major B go in place of its numbers.
+    const IN_PLACE: bool;
+    /// Whether the loads scan both operands on the way.
+    const SCAN: bool;
+
+    /// Prepares barriers, besides those that all have.
+    ///
+    /// # Safety
+    /// One thread of the block calls this, before the block meets.
+    unsafe fn prepare(self) {}
+
+    /// What a converter warp does: it has the raw stages loaded, decomposes the tiles of B, and scans the operands. Returns what the scan has
+    /// [found](crate::gemm::scan) of them.
+    ///
+    /// # Safety
+    /// As for the body of the kernels; called by all lanes of the converters' warps, of which this is number `warp`.
+    unsafe fn convert<A: Major, B: Major, const COLUMNS: u32, const RAW_STAGES: u32>(
+        self,
+        block: &Block<'_, COLUMNS, RAW_STAGES>,
+        raw: &mut ProducerConsumer<RAW_STAGES>,
+        warp: u32,
+    ) -> u32;
 }
 
 /// What all roles of a block share.

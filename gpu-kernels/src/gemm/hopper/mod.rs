@@ -24,10 +24,13 @@
 //! | `lines` | the operands of these two: copied from wherever their rows begin |
 //! | `decomposed_block` | what the roles of such a block share |
 //! | `converter` | the converter warps of `decomposed` |
+//! | [`anywhere`] | the kernels of `decomposed` for operands whose rows of memory begin anywhere |
+//! | `shifted` | what loads these |
 //! | `whole_rows` | results stored row by row, by way of shared memory |
 //! | `scan_schedule` | which operands a block scans, and when |
 //! | [`fallback`] | which tiles another kernel has left to be computed |
 
+pub mod anywhere;
 mod converter;
 pub mod decomposed;
 pub(super) mod decomposed_block;
@@ -47,6 +50,7 @@ mod promotion;
 pub mod rounded;
 pub(super) mod scan_schedule;
 mod scheme;
+mod shifted;
 pub mod short_k;
 pub mod staged_pairs;
 mod whole_rows;

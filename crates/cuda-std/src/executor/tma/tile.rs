@@ -98,8 +98,35 @@ impl Tile<'_> {
     }
 }
 
-/// [`Tile::visit`] of a tile of an array.
+impl Tile<'_> {
+    /// Calls `visit` for every element that comes before the memory of an array, with its place in the tile's shared memory.
+    pub(super) fn visit_before(&self, mut visit: impl FnMut(usize)) {
+        let Self::Array { map, at } = self else { return };
+        let before = u64::from(map.elements_before());
+        if before > 0 {
+            visit_coordinates(map, *at, AccessKind::Read, |in_tile, [x, ..]| {
+                if x < before {
+                    visit(in_tile);
+                }
+            });
+        }
+    }
+}
+
+/// [`Tile::visit`] of a tile of an array. What comes before the memory is not visited.
 fn visit_array(map: &TensorMap<'_>, first: [u32; 3], kind: AccessKind, mut visit: impl FnMut(usize, usize)) {
+    let before = u64::from(map.elements_before());
+    visit_coordinates(map, first, kind, |in_tile, coordinates| {
+        if coordinates[0] >= before {
+            let [x, y, z] = coordinates;
+            let strides = map.layout().byte_strides;
+            visit(in_tile, ((x - before) * strides[0] + y * strides[1] + z * strides[2]) as usize);
+        }
+    });
+}
+
+/// Calls `visit` for every element of a tile of an array that is read or written, with its place in the tile's shared memory and its coordinates.
+fn visit_coordinates(map: &TensorMap<'_>, first: [u32; 3], kind: AccessKind, mut visit: impl FnMut(usize, [u64; 3])) {
     let (layout, bytes) = (map.layout(), map.layout().element.bytes());
     let mut extents = layout.extents;
     if kind == AccessKind::Write {
@@ -117,8 +144,7 @@ fn visit_array(map: &TensorMap<'_>, first: [u32; 3], kind: AccessKind, mut visit
                 if (0..3).all(|i| coordinates[i] < extents[i]) {
                     let number = ((matrix * lines + line) * length + place) as usize;
                     let in_tile = layout.swizzle.apply(number * bytes);
-                    let in_array: u64 = (0..3).map(|i| coordinates[i] * layout.byte_strides[i]).sum();
-                    visit(in_tile, in_array as usize);
+                    visit(in_tile, coordinates);
                 }
             }
         }
