@@ -125,7 +125,8 @@ fn operands_that_begin_anywhere_are_loaded_as_they_are() {
     }
     // Of others, a kernel that loads them by one map each takes less time.
     let aligned = batch("NN", 1, [16384, 60, 5336], [false; 2]);
-    let refusal = kernels::find("gemm_wgmma_anywhere_nn_fp32_3xtf32").unwrap().refusal(&h200(), &aligned, Precision::Fp32, None);
+    let refusal =
+        kernels::find("gemm_wgmma_anywhere_nn_fp32_3xtf32").unwrap().refusal(&h200(), &aligned, Precision::Fp32, None);
     assert_eq!(refusal, Some(Refusal::Aligned));
 }
 

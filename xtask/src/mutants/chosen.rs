@@ -138,8 +138,8 @@ pub(super) const CHOSEN: &[Mutant] = &[
     Mutant {
         what: "the descriptor of B's second part is that of the first",
         file: "gpu-kernels/src/gemm/hopper/decomposed.rs",
-        from: "(if B::K { second_offset } else { second_offset + b_tile(COLUMNS) }) as usize",
-        to: "(if B::K { second_offset } else { second_offset }) as usize",
+        from: "(if in_place { second_offset } else { second_offset + b_tile(COLUMNS) }) as usize",
+        to: "(if in_place { second_offset } else { second_offset }) as usize",
         kernels: &["gemm_wgmma_nn_fp32_3xtf32"],
     },
     Mutant {

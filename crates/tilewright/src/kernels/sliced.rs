@@ -57,8 +57,8 @@ macro_rules! sliced_kernels {
 
 sliced_kernels! {
     gemm_sliced_16x16_fp32_3xtf32 TILE_16 8 Performance::new(2, 0.148).block(1.8).unaligned(1.33);
-    gemm_sliced_32x32_fp32_3xtf32 TILE_32 8 Performance::new(2, 0.296).block(2.8).unaligned(1.32);
-    gemm_sliced_32x32_k64_fp32_3xtf32 TILE_32_K64 4 Performance::new(4, 0.295).block(2.65).unaligned(1.42).old_values(2.5);
+    gemm_sliced_32x32_fp32_3xtf32 TILE_32 8 Performance::new(2, 0.296).block(2.8).unaligned(1.4);
+    gemm_sliced_32x32_k64_fp32_3xtf32 TILE_32_K64 4 Performance::new(4, 0.295).block(2.65).unaligned(1.9).old_values(2.5);
     gemm_sliced_16x16_k16_fp32_3xtf32 TILE_16_K16 1 Performance::new(20, 0.149).block(1.75).unaligned(1.2).old_values(4.0);
-    gemm_sliced_32x32_k16_fp32_3xtf32 TILE_32_K16 1 Performance::new(12, 0.285).block(2.4).unaligned(1.29).old_values(5.0);
+    gemm_sliced_32x32_k16_fp32_3xtf32 TILE_32_K16 1 Performance::new(12, 0.285).block(2.4).unaligned(1.45).old_values(5.0);
 }
