@@ -19,14 +19,14 @@ use crate::refusal::Refusal;
 /// The shares of the peak, and what a block costs, are fitted ([`Performance`]).
 const COLUMNS_128: Common = Common {
     idea: "TMA loads lines that begin anywhere by four tensor maps; converter warps shift and decompose them",
-    performance: Performance::new(1, 0.69).block(6.5).by_columns(0.925, 1.0),
+    performance: Performance::new(1, 0.76).block(7.2).by_columns(0.96, 1.0),
     ..THREE_TF32
 };
 /// Tiles of 64 columns, for few columns, or few rows.
 const COLUMNS_64: Common = Common {
     sums: SumOrder::Wgmma { terms: 32, as_transposes: true },
     tile: tile_of(64),
-    performance: Performance::new(1, 0.53).block(6.9).by_columns(0.955, 1.0),
+    performance: Performance::new(1, 0.57).block(7.2).by_columns(0.97, 1.0),
     ..COLUMNS_128
 };
 /// Tiles of 32 columns.
