@@ -119,13 +119,24 @@ impl<const COLUMNS: u32, const RAW_STAGES: u32> Memory<COLUMNS, RAW_STAGES> {
                 1024,
             ),
             shifted: layout.aligned(shifted_stages * shifted_stage_len(COLUMNS), 128),
-            shifted_barriers: layout.array(super::shifted::barriers(shifted_stages)),
+            shifted_barriers: layout.array(shifted_barriers(shifted_stages)),
             raw: Ring::<RAW_STAGES>::barriers(&mut layout),
             second: Ring::<SECOND_STAGES>::barriers(&mut layout),
             found: Found::words(&mut layout),
             bytes: layout.bytes(),
         }
     }
+}
+
+/// What a warp loads and copies at a time of such a stage: halves of its part of A, then that of B. Each has a barrier of its own, so that TMA loads one
+/// while the warp copies another.
+pub(super) const PARTS: u32 = PARTS_OF_A + 1;
+/// The parts of A.
+pub(super) const PARTS_OF_A: u32 = 2;
+
+/// The barriers of so many such stages.
+pub(super) const fn shifted_barriers(stages: u32) -> u32 {
+    stages * CONVERTER_WARPS * PARTS
 }
 
 /// How converter warps get numbers from global memory to the raw stages.

@@ -28,7 +28,8 @@ use cuda_std::prelude::*;
 
 use super::converter::Converter;
 use super::decomposed_block::{
-    A_TILE, Block, CONVERTER_WARPS, Loads, SHIFTED_ROW, TILE, raw_stage_len, shifted_stage_len, tile_of,
+    A_TILE, Block, CONVERTER_WARPS, Loads, PARTS, PARTS_OF_A, SHIFTED_ROW, TILE, raw_stage_len, shifted_barriers,
+    shifted_stage_len, tile_of,
 };
 use super::operand::{BOX, Major, ROW};
 use crate::Matrix;
@@ -38,17 +39,6 @@ use crate::gemm::scan::{self, Scan};
 const STRIP: u32 = 8;
 /// The elements of A that a box has side by side, where it is not K-major.
 const WIDTH_OF_A: u32 = 64;
-/// What a warp loads and copies at a time: halves of its part of A, then that of B. Each has a barrier of its own, so that TMA loads one while
-/// the warp copies another.
-const PARTS: u32 = 3;
-/// The parts of A.
-const PARTS_OF_A: u32 = 2;
-
-/// The barriers of a ring of so many stages.
-pub(super) const fn barriers(stages: u32) -> u32 {
-    stages * CONVERTER_WARPS * PARTS
-}
-
 /// The box by which operand `O` is loaded, of which a tile has `lines` rows of A, or columns of B: rows of memory, and the elements of each.
 pub const fn box_of(is_k_major: bool, lines: u32) -> [u32; 2] {
     let parts = if lines > TILE.n { PARTS_OF_A } else { 1 };
@@ -247,7 +237,7 @@ impl<const STAGES: u32> Loads for ByFours<'_, STAGES> {
 
     #[inline(always)]
     unsafe fn prepare(self) {
-        for i in 0..barriers(STAGES) {
+        for i in 0..shifted_barriers(STAGES) {
             // SAFETY: the caller's promise.
             unsafe { Barrier::at(self.barriers, i as usize).init(1) };
         }
